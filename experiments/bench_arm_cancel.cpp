@@ -1,0 +1,440 @@
+// What does it cost to arm a timeout and to cancel it before it fires?
+//
+// Every figure is taken on the machine's steady clock, by one thread, with the service's own driver (if it has one)
+// running beside it. Each visit makes the service, arms the population, measures a few batches of a fixed number of
+// operations and stops the service. What is inside the timed region, and why the measurement exists:
+//
+// article (arm_cancel)            `batch_pairs` times arm then cancel of one timer, 1 s. The article's case, and the pattern of a
+//                                 connection that waits for one answer after another. With a population from 120 s on, the timer
+//                                 is the earliest of all each time; "deadline": "latest" stands for the same with another timer,
+//                                 due earlier, armed outside the timed region: some services pay only for a new earliest one.
+// window (arm_cancel)             30 000 timers are outstanding (10 000 requests a second that each wait up to 3 s). `batch_pairs`
+//                                 times: cancel the oldest, or a random one, and arm it anew. What a busy server does.
+// window (cancel), (arm)          `batch_singles` cancels alone, then as many arms alone, timed as two batches: which half of the pair
+//                                 is dear. Two clock readings around each operation would cost more than the operation.
+//   ... one duration / random     3 s, or uniform over 1..60 s: structures that share storage among equal deadlines differ here.
+//   ... deadline earliest         each new deadline is earlier than all others: durations shrink by 20 us each.
+//   ... above the threshold       20 min, for services that send long durations down another path.
+// paced (arm_cancel)              the window's pairs, or the article's, in bursts of 100 or 1 000 at the start of each millisecond,
+//                                 absolute sleeps between. Timed: the bursts only. A saturating loop lets a queue grow that
+//                                 a server's pace would not; here the driver gets the time that it gets in life.
+// direct/<service>                the same loops over a hand-written use of the library that the service adapts, so that the
+//                                 adapter's own cost is seen.
+// floor/...                       empty loop, one steady-clock reading, one coarse one, a mutex, malloc + free: what the smallest
+//                                 things cost in this run.
+//
+// A loop-driven service is polled inside the timed region, after every 64 operations and at the end of each batch or burst: the
+// delivery of aborted handlers is part of the cost. Three columns for every cost: the caller's ns; CPU ns of the rest of
+// the process per operation, the drain of deferred work included; the queue at the end. Random choices are drawn before
+// the timed region. Not in a timed region: making the service, the population, filling the window, reading counters.
+//
+// The work is verified by the return values of each batch, and by the service's counters once a visit: counters() counts what is
+// pending by walking the structure, which between batches would change what the caches hold.
+#include "experiments/arm_cancel_report.hpp"
+#include "experiments/arm_cancel_work.hpp"
+#include "experiments/service_cells.hpp"
+#include "harness/environment.hpp"
+#include "harness/floor_costs.hpp"
+#include "harness/gbench.hpp"
+#include "harness/interrupt.hpp"
+#include "harness/options.hpp"
+#include "harness/report.hpp"
+#include "harness/sampler.hpp"
+
+#include <cerrno>
+#include <sys/prctl.h>
+#include <thread>
+
+namespace timerbench::experiments {
+namespace {
+
+using harness::json;
+using harness::visit;
+
+constexpr std::size_t batch_pairs = 4'096;
+constexpr std::size_t batch_singles = 8'192;
+constexpr std::uint64_t dear_population = 100'000; // from here on, setting up costs far more than measuring
+
+/// Reads the counters if the service keeps any; a direct use of a library does not.
+template <class Service>
+[[nodiscard]] std::optional<counters> books_of(const Service& service) {
+    if constexpr (requires {
+                      { service.counters() } -> std::same_as<counters>;
+                  }) {
+        return service.counters();
+    } else {
+        return std::nullopt;
+    }
+}
+
+/// The books of one visit: what was asked of the service, against what it says it did.
+template <class Service>
+class account {
+  public:
+    account(visit& v, Service& service) : visit_{v}, service_{service}, before_{books_of(service)} {}
+
+    /// `calls` calls were made, of which `good` did what they should. False: the cell has failed.
+    bool add(std::uint64_t armed, std::uint64_t cancelled, std::uint64_t good) {
+        expected_.armed += armed;
+        expected_.cancelled += cancelled;
+        if (good != armed + cancelled) {
+            visit_.fail("wrong work: " + std::to_string(good) + " of " + std::to_string(armed + cancelled) +
+                        " calls of arm and cancel returned true");
+            return false;
+        }
+        return true;
+    }
+
+    /// The population must be there before anything is timed.
+    void require(std::uint64_t armed, std::uint64_t wanted) {
+        if (armed != wanted) {
+            visit_.fail("the service armed " + std::to_string(armed) + " of a population of " +
+                        std::to_string(wanted));
+        }
+    }
+
+    /// At the end of the visit, with the timers still alive. Stops the service.
+    void close() {
+        if (const auto after = books_of(service_)) {
+            const std::string wrong = wrong_work(*before_, *after, expected_);
+            if (!wrong.empty()) {
+                visit_.fail(wrong);
+            }
+            check(*after, "");
+        }
+        if constexpr (requires { service_.stop(); }) {
+            service_.stop();
+            if (const auto stopped = books_of(service_)) {
+                check(*stopped, "after stop: ");
+            }
+        }
+    }
+
+  private:
+    void check(const counters& c, const char* when) {
+        visit_.check("armed = cancelled + fired + dropped + pending", c.balanced(), when + to_string(c));
+    }
+
+    visit& visit_;
+    Service& service_;
+    std::optional<counters> before_;
+    expected_work expected_;
+};
+
+/// Times one batch of `ops` operations made of `calls` calls, with the rest of the process and the queue beside it.
+/// Returns how many calls did what they should.
+template <class Service, class Body>
+std::uint64_t timed(visit& v, Service& service, const std::string& metric, std::uint64_t ops, Body&& body) {
+    std::uint64_t good = 0;
+    const harness::metric_set names{metric, "", metric + "_rest_cpu", ""};
+    const auto counted = [&] { good = body(); };
+    if constexpr (deferring_service<Service>) {
+        const std::size_t before = service.backlog();
+        std::size_t after = 0;
+        v.sample(names, ops, counted, [&] {
+            after = service.backlog();
+            service.drain();
+        });
+        v.value(metric + "_backlog", "entries", static_cast<double>(after));
+        if (after > before) {
+            v.note(metric, saturated_note);
+        }
+    } else {
+        v.sample(names, ops, counted);
+    }
+    return good;
+}
+
+/// Bursts at the start of each millisecond; `prepare` fills the script of the next burst, untimed.
+template <class Service, class Body, class Prepare>
+std::uint64_t timed_bursts(visit& v, Service& service, duration length, std::uint64_t ops, Body&& body,
+                           Prepare&& prepare) {
+    const std::string metric = "arm_cancel";
+    constexpr std::int64_t step_ns = 1'000'000;
+    const auto bursts = static_cast<std::uint32_t>(length.count() / step_ns);
+    std::uint64_t good = 0;
+    std::uint32_t begun = 0;
+    std::uint32_t late = 0;
+    std::size_t longest_queue[2] = {0, 0}; // in the first and in the second half
+    std::int64_t intended_ns = read_clock_ns(CLOCK_MONOTONIC);
+
+    const std::int64_t others_before = cpu_of_others_ns();
+    v.sample_bursts(
+        {metric, "", "", ""}, bursts, ops, [&] { good += body(); }, [] {},
+        [&] {
+            ++begun;
+            if (const auto queue = backlog_of(service)) {
+                std::size_t& longest = longest_queue[begun * 2 > bursts ? 1 : 0];
+                longest = std::max(longest, *queue);
+            }
+            prepare();
+            intended_ns += step_ns;
+            late += read_clock_ns(CLOCK_MONOTONIC) > intended_ns ? 1 : 0;
+            const timespec until{.tv_sec = intended_ns / 1'000'000'000,
+                                 .tv_nsec = intended_ns % 1'000'000'000};
+            while (clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &until, nullptr) == EINTR &&
+                   !harness::interrupted()) {}
+        });
+    if constexpr (deferring_service<Service>) {
+        v.value(metric + "_backlog", "entries", static_cast<double>(service.backlog()));
+        service.drain();
+        // A queue that is emptied once a tick swings; only one that grows from one half to the next is not kept up with.
+        if (longest_queue[1] > longest_queue[0] + longest_queue[0] / 2 + ops) {
+            v.note(metric, saturated_note);
+        }
+    }
+    const std::int64_t others_after = cpu_of_others_ns();
+    v.value(metric + "_rest_cpu", "ns/op",
+            static_cast<double>(others_after - others_before) / static_cast<double>(ops * bursts));
+    if (late * 10 > bursts) {
+        v.note(metric, "pace not held: more than a tenth of the bursts took longer than their millisecond");
+    }
+    return good;
+}
+
+/// Everything that a visit of one cell needs to know.
+struct plan {
+    std::uint64_t population = 0;
+    std::uint64_t window_size = 0; ///< 0: the article's one timer.
+    window_plan window{};
+    duration article_duration{};
+    bool earlier_guard = false;     ///< article: another timer is due earlier.
+    std::uint64_t pairs_per_ms = 0; ///< 0: saturating.
+    duration paced_length{};
+    std::size_t most_durations = 0;
+    std::uint64_t visit_every = 1; ///< Only every so many visits are made; the others take no sample.
+    bool singles = false;          ///< Time arm and cancel alone, too.
+};
+
+template <class Service>
+void visit_article(visit& v, Service& service, const plan& p) {
+    timer_block<Service> own{service, 2};
+    const population<Service> others{service, p.population, v.seed(), p.most_durations};
+    account<Service> books{v, service};
+    books.require(others.armed(), p.population);
+    catch_up(service);
+    auto& timer = own[0];
+    const auto batch = [&](std::size_t pairs) {
+        return run_article(service, timer, p.article_duration, pairs);
+    };
+
+    while (v.next()) {
+        std::uint64_t good = 0;
+        if (p.pairs_per_ms > 0) {
+            const std::uint64_t pairs = p.pairs_per_ms;
+            good = timed_bursts(
+                v, service, p.paced_length, pairs, [&] { return batch(pairs); }, [] {});
+            const std::uint64_t all = pairs * static_cast<std::uint64_t>(p.paced_length.count() / 1'000'000);
+            if (!books.add(all, all, good)) {
+                break;
+            }
+            continue;
+        }
+        if (p.earlier_guard) {
+            // Due before any deadline of the batch, and far enough away not to fire while the batch runs.
+            good += done([&] { return service.arm(own[1], p.article_duration * 9 / 10, no_callback); });
+        }
+        good += timed(v, service, "arm_cancel", batch_pairs, [&] { return batch(batch_pairs); });
+        if (p.earlier_guard) {
+            good += done([&] { return service.cancel(own[1]); });
+            poll_once(service);
+        }
+        const std::uint64_t pairs = batch_pairs + (p.earlier_guard ? 1 : 0);
+        if (!books.add(pairs, pairs, good)) {
+            break;
+        }
+    }
+    books.close();
+}
+
+template <class Service>
+void visit_window(visit& v, Service& service, const plan& p) {
+    window<Service> outstanding{service, p.window_size, p.window, v.seed() + 1};
+    const population<Service> others{service, p.population, v.seed(), p.most_durations};
+    account<Service> books{v, service};
+    books.require(others.armed(), p.population);
+    script pairs{p.pairs_per_ms > 0 ? p.pairs_per_ms : batch_pairs};
+    script singles{std::min<std::size_t>(batch_singles, p.window_size / 2)};
+    const std::uint64_t size = p.window_size;
+
+    bool good = books.add(size, 0, outstanding.fill());
+    std::int64_t filled_ns = read_clock_ns(CLOCK_MONOTONIC);
+    // Before the first of the window could come due, all are armed afresh.
+    const auto refresh = [&] {
+        if (read_clock_ns(CLOCK_MONOTONIC) - filled_ns > p.window.low.count() / 3) {
+            good = good && books.add(0, size, outstanding.empty()) && books.add(size, 0, outstanding.fill());
+            filled_ns = read_clock_ns(CLOCK_MONOTONIC);
+        }
+    };
+
+    while (good && v.next()) {
+        refresh();
+        outstanding.prepare(pairs, false);
+        const auto run = [&] { return run_pairs(service, outstanding.timers(), pairs); };
+        if (p.pairs_per_ms > 0) {
+            const std::uint64_t done_now = timed_bursts(v, service, p.paced_length, pairs.size(), run,
+                                                        [&] { outstanding.prepare(pairs, false); });
+            const std::uint64_t all =
+                pairs.size() * static_cast<std::uint64_t>(p.paced_length.count() / 1'000'000);
+            good = good && books.add(all, all, done_now);
+            continue;
+        }
+        good =
+            good && books.add(pairs.size(), pairs.size(), timed(v, service, "arm_cancel", pairs.size(), run));
+        if (p.singles) {
+            refresh();
+            outstanding.prepare(singles, true);
+            const auto cancels = [&] { return run_cancels(service, outstanding.timers(), singles); };
+            const auto arms = [&] { return run_arms(service, outstanding.timers(), singles); };
+            good = good && books.add(0, singles.size(), timed(v, service, "cancel", singles.size(), cancels));
+            good = good && books.add(singles.size(), 0, timed(v, service, "arm", singles.size(), arms));
+        }
+    }
+    books.close();
+}
+
+/// Goes through the batches of a visit without a sample. The library's loop has to see time pass, else it asks for ever more.
+inline void pass(visit& v) {
+    while (v.next()) {
+        std::this_thread::sleep_for(std::chrono::milliseconds{1});
+    }
+}
+
+/// A cell whose visits make the service with `make`.
+template <class Make>
+harness::cell cell_of(const std::string& name, json point, plan p, const std::string& refusal, Make make) {
+    std::vector<std::string> metrics{"arm_cancel"};
+    if (p.singles) {
+        metrics.insert(metrics.end(), {"cancel", "arm"});
+    }
+    return {name, std::move(point),
+            [=](visit& v) {
+                if (!refusal.empty()) {
+                    v.skip(refusal);
+                    return;
+                }
+                // Dear visits warm up by their own first batch.
+                if (p.visit_every > 1 && (v.warming() || v.index() % p.visit_every != 0)) {
+                    pass(v);
+                    return;
+                }
+                const auto service = make();
+                if (p.window_size > 0) {
+                    visit_window(v, *service, p);
+                } else {
+                    visit_article(v, *service, p);
+                }
+            },
+            false, std::move(metrics)};
+}
+
+struct settings {
+    std::vector<std::uint64_t> populations;
+    std::uint64_t window_size = 30'000;
+    std::uint64_t dear_visit_every = 1;
+    duration paced_length{};
+};
+
+/// Adds the cells of one service, and of its direct use where there is one.
+template <class Entry>
+void add_cells(std::vector<harness::cell>& cells, const harness::options& opts, const settings& s) {
+    using service = typename Entry::service;
+    const service_traits traits = Entry::make()->traits();
+
+    for (const arm_cancel_case& c : all_cases(s.populations, opts.quick)) {
+        plan p;
+        p.population = c.population;
+        p.window_size = c.window ? s.window_size : 0;
+        p.window = {c.random_victim, c.low, c.high, c.earliest};
+        p.article_duration = c.high;
+        p.earlier_guard = !c.window && !c.earliest;
+        p.pairs_per_ms = c.pairs_per_ms;
+        // Each half must see at least two ticks.
+        p.paced_length = std::max(s.paced_length, 4 * traits.resolution);
+        p.most_durations = traits.most_durations;
+        p.visit_every = c.population >= dear_population ? s.dear_visit_every : 1;
+        p.singles = c.window && c.pairs_per_ms == 0;
+
+        std::string refusal;
+        if (traits.most_durations > 0 && (c.low != c.high || (c.window && c.earliest))) {
+            refusal = "made for at most " + std::to_string(traits.most_durations) + " different durations";
+        } else if (c.above_threshold && traits.threshold == duration::zero()) {
+            refusal = "no threshold: every duration takes one path";
+        } else if (c.above_threshold && c.high <= traits.threshold) {
+            refusal = "its threshold lies above the duration of this case";
+        }
+        const json point = to_json(c, s.window_size);
+        const std::string name{Entry::name};
+        cells.push_back(cell_of(name, point, p, refusal, [] { return Entry::make(); }));
+        if constexpr (has_direct<service>) {
+            if (c.with_direct()) {
+                cells.push_back(cell_of(direct_name(name), point, p, refusal,
+                                        [] { return std::make_unique<typename service::direct>(); }));
+            }
+        }
+    }
+}
+
+int run(int argc, char** argv) {
+    harness::options opts;
+    settings s;
+    harness::options_parser parser("bench_arm_cancel",
+                                   "What does it cost to arm a timeout and to cancel it before it fires?",
+                                   service_names());
+    parser.add_number("--window", s.window_size, 1'000, 1'000'000, "outstanding timers of the window cases");
+    parser.add_numbers("--population", s.populations, 0, 2'000'000,
+                       "other timers armed meanwhile (default 0, 64, 4096, 1000000; with --quick not 64)");
+    parser.allow_benchmark_flags();
+    if (const auto code = parser.parse(argc, argv, opts)) {
+        return *code;
+    }
+    if (s.populations.empty()) {
+        s.populations = opts.quick ? std::vector<std::uint64_t>{0, 4'096, 1'000'000}
+                                   : std::vector<std::uint64_t>{0, 64, 4'096, 1'000'000};
+    }
+    std::sort(s.populations.begin(), s.populations.end());
+    s.populations.erase(std::unique(s.populations.begin(), s.populations.end()), s.populations.end());
+    s.dear_visit_every = opts.pick(4U, 2U);
+    s.paced_length = std::chrono::milliseconds{opts.pick(200, 60)};
+    // The default would add up to 50 us to every sleep between two bursts.
+    prctl(PR_SET_TIMERSLACK, 1UL);
+
+    const harness::interrupt_guard interrupts;
+    std::vector<harness::cell> cells = harness::floor_cells("arm_cancel");
+    for_each_chosen(opts, [&]<class Entry>() { add_cells<Entry>(cells, opts, s); });
+
+    harness::sampler samples({.seed = opts.seed, .batches_per_visit = opts.pick(4U, 3U)});
+    harness::gbench_runner bench("bench_arm_cancel", opts, samples, {.repetitions = opts.pick(12U, 4U)});
+    if (const auto code = bench.prepare(cells)) {
+        return *code;
+    }
+    harness::report out("arm_cancel", opts, harness::environment::capture());
+    if (const auto code = out.begin()) {
+        return *code;
+    }
+    describe_services(out);
+    bench.run();
+
+    out.parameter("window", s.window_size);
+    out.parameter("populations", s.populations);
+    out.parameter(
+        "batch",
+        {{"pairs", batch_pairs}, {"singles", batch_singles}, {"operations_per_poll", operations_per_poll}});
+    out.parameter("paced_ms", std::chrono::duration_cast<std::chrono::milliseconds>(s.paced_length).count());
+    out.parameter("dear_populations",
+                  {{"from", dear_population}, {"measured_in_one_visit_of", s.dear_visit_every}});
+    out.parameter("sampler", samples.parameters());
+    out.parameter("benchmark", bench.parameters());
+    out.add(samples);
+    if (!harness::interrupted()) {
+        print_arm_cancel(out, all_cases(s.populations, opts.quick), s.window_size);
+    }
+    return out.finish();
+}
+
+} // namespace
+} // namespace timerbench::experiments
+
+int main(int argc, char** argv) {
+    return timerbench::experiments::run(argc, argv);
+}

@@ -1,0 +1,94 @@
+""".ci/run with a stand-in for scripts/test and bench binaries that do as they are told."""
+
+import shutil
+import subprocess
+import unittest
+
+from sandbox import SCRIPTS, SandboxTest
+
+BENCH = r"""
+name=${0##*/bench_}
+echo "$name $*" >>"$STATE/bench-calls"
+while (($#)); do [[ $1 != --out ]] || out=$2; shift; done
+mkdir -p "$out"
+value=1
+[[ ! -e $STATE/nan-$name ]] || value=NaN
+echo '{"schema": "timerbench.report/1", "experiment": "'"$name"'", "rows": [{"p50": '"$value"'}]}' >"$out/$name.json"
+[[ ! -e $STATE/exit-$name ]] || exit "$(cat "$STATE/exit-$name")"
+"""
+
+
+class Ci(SandboxTest):
+    def setUp(self):
+        super().setUp()
+        shutil.copytree(SCRIPTS.parent / ".ci", self.checkout / ".ci")
+        for folder in ("timers", "harness", "experiments"):
+            (self.checkout / folder).mkdir()
+        (self.checkout / "harness" / "report.schema.json").write_text('{"type": "object"}', encoding="utf-8")
+        self.bench_folder = self.checkout / "build" / "release" / "bin"
+        self.scripts_test_says("11 passed, 0 failed", 0)
+        for name in ("allocs", "scaling"):
+            (self.checkout / "experiments" / f"bench_{name}.cpp").write_text("int main() {}\n", encoding="utf-8")
+            self.program(self.bench_folder / f"bench_{name}", BENCH)
+
+    def scripts_test_says(self, line, code):
+        self.program(self.checkout / "scripts" / "test", f'echo noise; echo "{line}"; exit {code}')
+
+    def run_ci(self, *arguments):
+        result = subprocess.run(["/bin/bash", str(self.checkout / ".ci" / "run"), *arguments], cwd=self.elsewhere,
+                                check=False, env=self.environment, capture_output=True, text=True, timeout=120)
+        return result, (result.stdout.splitlines() or [""])[-1]
+
+    def test_adds_up(self):
+        result, last = self.run_ci()
+        self.assertEqual((result.returncode, last), (0, "15 passed, 0 failed"), result.stdout + result.stderr)
+        for call in self.noted("bench-calls"):
+            self.assertRegex(call, r"^\w+ --quick --out .* --service coarse_slot --service asio")
+        self.assert_no_temporary_files()
+
+    def test_failed_tests(self):
+        self.scripts_test_says("10 passed, 1 failed", 1)
+        result, last = self.run_ci()
+        self.assertEqual((result.returncode, last), (1, "14 passed, 1 failed"))
+
+    def test_tests_that_fail_without_a_count(self):
+        for line, code in (("cmake exploded", 1), ("", 0), ("11 passed, 0 failed", 1)):
+            with self.subTest(line=line, code=code):
+                self.scripts_test_says(line, code)
+                result, last = self.run_ci()
+                self.assertEqual(result.returncode, 1)
+                self.assertRegex(last, r"^\d+ passed, 1 failed$")
+
+    def test_failing_experiment_and_invalid_report(self):
+        self.flag("exit-allocs", "1")
+        self.flag("nan-scaling")
+        result, last = self.run_ci()
+        self.assertEqual((result.returncode, last), (1, "13 passed, 2 failed"), result.stdout)
+
+    def test_cannot_decide_is_no_failure(self):
+        self.flag("exit-allocs", "3")
+        self.assertEqual(self.run_ci()[1], "15 passed, 0 failed")
+
+    def test_missing_binary(self):
+        (self.bench_folder / "bench_scaling").unlink()
+        result, last = self.run_ci()
+        self.assertEqual((result.returncode, last), (1, "13 passed, 1 failed"))
+
+    def test_formatting(self):
+        self.link("clang-format")
+        self.link("find")
+        shutil.copy(SCRIPTS.parent / ".clang-format", self.checkout)
+        if "version 14." not in subprocess.run(["clang-format", "--version"], check=False, capture_output=True, text=True).stdout:
+            self.skipTest("clang-format 14 is not installed")
+        self.assertEqual(self.run_ci()[1], "16 passed, 0 failed")
+        (self.checkout / "timers" / "a.hpp").write_text("int   a ;\n", encoding="utf-8")
+        result, last = self.run_ci()
+        self.assertEqual((result.returncode, last), (1, "15 passed, 1 failed"))
+
+    def test_takes_no_arguments(self):
+        result, _ = self.run_ci("--fast")
+        self.assert_one_line_exit_2(result, "'--fast'")
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,36 @@
+// The list of services. Conformance tests, experiments, reports and plots take theirs from here: a line in this list
+// is all that a new header needs to be tested and measured.
+#pragma once
+
+#include "timers/asio.hpp"
+#include "timers/hashed_wheel.hpp"
+#include "timers/coarse_slot.hpp"
+#include "timers/libevent.hpp"
+#include "timers/listing.hpp"
+#include "timers/twin.hpp"
+#include "timers/locked_heap.hpp"
+
+namespace timerbench {
+
+// clang-format off
+using all_services = service_list<
+    clocked<"coarse_slot", coarse_slot>,
+    clocked<"twin", twin>,
+    real_time<"asio", basic_asio<asio_options{}>>,
+    real_time<"asio_per_thread", basic_asio<asio_options{.driver = driven_by::caller_loop, .locked = false}>>,
+    real_time<"asio_per_thread/locked", basic_asio<asio_options{.driver = driven_by::caller_loop, .locked = true}>>,
+    real_time<"libevent", basic_libevent<libevent_options{}>>,
+    real_time<"libevent/common", basic_libevent<libevent_options{.common_queues = true}>>,
+    real_time<"libevent/default", basic_libevent<libevent_options{.library_defaults = true}>>,
+    real_time<"libevent_per_thread", basic_libevent<libevent_options{.driver = driven_by::caller_loop}>>,
+    real_time<"libevent_per_thread/common", basic_libevent<libevent_options{.driver = driven_by::caller_loop, .common_queues = true}>>,
+    real_time<"libevent_per_thread/default", basic_libevent<libevent_options{.driver = driven_by::caller_loop, .library_defaults = true}>>,
+    clocked<"hashed_wheel/10ms", hashed_wheel, hashed_wheel_options{.tick_ns = 10'000'000}>,
+    clocked<"hashed_wheel/30ms", hashed_wheel, hashed_wheel_options{.tick_ns = 30'000'000}>,
+    clocked<"hashed_wheel/100ms", hashed_wheel, hashed_wheel_options{.tick_ns = 100'000'000}>,
+    clocked<"hashed_wheel/10ms_mark", hashed_wheel, hashed_wheel_options{.tick_ns = 10'000'000, .mark = true}>,
+    clocked<"locked_heap", locked_heap>
+>;
+// clang-format on
+
+} // namespace timerbench
