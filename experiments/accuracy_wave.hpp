@@ -20,6 +20,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <cerrno>
 #include <chrono>
 #include <deque>
 #include <optional>
@@ -53,18 +54,21 @@ inline constexpr surroundings all_surroundings[] = {surroundings::idle, surround
 
 struct wave_plan {
     std::vector<duration> durations{1ms, 5ms, 10ms, 25ms, 100ms};
-    std::uint64_t events = 2'000;   ///< of each duration
-    std::uint64_t herd = 50'000;    ///< events with one common deadline in `one_slot`
-    std::uint64_t stall_ms = 0;     ///< the arming thread stands still so long in the middle of the wave
+    std::uint64_t events = 2'000;       ///< of each duration
+    std::uint64_t herd = 50'000;        ///< events with one common deadline in `one_slot`
+    std::uint64_t stall_ms = 0;         ///< the arming thread stands still so long in the middle of the wave
+    std::uint64_t samples_kept = 2'000; ///< values of each row that go into the JSON
     std::size_t workers = 2;
-    duration span = 900ms;          ///< over which arms are spread: whole numbers of 10, 30 and 100 ms ticks
-    duration lead = 30ms;           ///< before that: warm-up events, not recorded
+    duration span = 900ms; ///< over which arms are spread: whole numbers of 10, 30 and 100 ms ticks
+    duration lead = 30ms;  ///< before that: warm-up events, not recorded
     std::uint64_t warm_up = 60;
     std::uint64_t pairs_a_second = 100'000;
-    duration patience = 3s; ///< beyond the service's `latest`: how long nothing may move before events count as missing
+    duration patience =
+        3s; ///< beyond the service's `latest`: how long nothing may move before events count as missing
 };
 
 inline constexpr duration phase_width = 10ms; ///< over which arming phases are spread and tested
+inline constexpr duration herd_after = 450ms; ///< the common deadline of `one_slot`, from the wave's start
 inline constexpr std::size_t herd_index = 1'000;
 inline constexpr std::size_t warm_up_index = 1'001;
 
@@ -80,7 +84,8 @@ struct intention {
     harness::random_source random{seed};
     std::vector<intention> all;
     for (std::uint64_t i = 0; i < plan.warm_up; ++i) {
-        all.push_back({plan.lead * static_cast<duration::rep>(i) / static_cast<duration::rep>(plan.warm_up), warm_up_index});
+        all.push_back({plan.lead * static_cast<duration::rep>(i) / static_cast<duration::rep>(plan.warm_up),
+                       warm_up_index});
     }
     const double stretch = static_cast<double>(plan.span.count()) / static_cast<double>(plan.events);
     for (std::size_t d = 0; d < plan.durations.size(); ++d) {
@@ -89,7 +94,8 @@ struct intention {
             all.push_back({plan.lead + duration{static_cast<duration::rep>(at)}, d});
         }
     }
-    std::sort(all.begin(), all.end(), [](const intention& a, const intention& b) { return a.offset < b.offset; });
+    std::sort(all.begin(), all.end(),
+              [](const intention& a, const intention& b) { return a.offset < b.offset; });
     return all;
 }
 
@@ -110,9 +116,10 @@ struct wave_result {
     std::vector<observation> events;
     std::uint64_t missing = 0;
     std::uint64_t refused = 0;
-    std::uint64_t pairs = 0;   ///< arm + cancel pairs that the load made
-    double pairs_a_second = 0; ///< over the time that the load ran
-    std::string wrong;         ///< why the wave must not be used; empty: it may
+    std::uint64_t pairs = 0;     ///< arm + cancel pairs that the load made
+    std::uint64_t late_arms = 0; ///< arms that came after the deadline that all share
+    double pairs_a_second = 0;   ///< over the time that the load ran
+    std::string wrong;           ///< why the wave must not be used; empty: it may
 };
 
 inline void sleep_until(time_point t) noexcept {
@@ -189,7 +196,11 @@ template <class Service>
 class event : public harness::task {
   public:
     event(Service& service, duration d, std::size_t which, std::atomic<std::uint64_t>& ended) noexcept
-        : task{&event::poll_me}, service_{service}, duration_{d}, which_{which}, ended_{ended} {}
+        : task{&event::poll_me},
+          service_{service},
+          duration_{d},
+          which_{which},
+          ended_{ended} {}
 
     /// Before the wave begins. `common`: the deadline that all share, else the end of time.
     void intend(time_point at, time_point common) noexcept {
@@ -199,6 +210,7 @@ class event : public harness::task {
     [[nodiscard]] time_point intended() const noexcept { return intended_; }
     [[nodiscard]] std::size_t which() const noexcept { return which_; }
     [[nodiscard]] bool refused() const noexcept { return refused_; }
+    [[nodiscard]] bool armed_too_late() const noexcept { return own_reading_ > common_; }
 
     /// Once finished.
     [[nodiscard]] observation seen() const noexcept {
@@ -212,15 +224,13 @@ class event : public harness::task {
         const time_point reading = steady_time::now();
         auto& me = static_cast<event&>(self);
         const bool first = !me.nap_;
-        if (first) {
-            if (me.common_ != time_point::max()) {
-                me.duration_ = me.common_ - reading;
-            }
+        if (first && me.common_ != time_point::max()) {
+            me.own_reading_ = reading;
+            me.duration_ = me.common_ - reading;
+            me.nap_.emplace(me.service_, me.duration_);
+        } else if (first) {
             me.nap_.emplace(me.service_, me.duration_);
             me.own_reading_ = steady_time::now();
-            if (me.common_ != time_point::max()) {
-                me.own_reading_ = reading;
-            }
         } else {
             me.resumed_ = reading;
         }
@@ -258,7 +268,10 @@ template <class Service>
 class generator {
   public:
     generator(Service& service, std::uint64_t pairs_a_second)
-        : service_{service}, timer_{service}, pacer_{pairs_a_second}, paced_{pairs_a_second > 0} {}
+        : service_{service},
+          timer_{service},
+          pacer_{pairs_a_second},
+          paced_{pairs_a_second > 0} {}
 
     void add(event<Service>& e) { events_.push_back(&e); }
 
@@ -295,7 +308,6 @@ class generator {
         return next;
     }
 
-    [[nodiscard]] bool all_armed() const noexcept { return next_ == events_.size(); }
     [[nodiscard]] const burst_pacer& pacer() const noexcept { return pacer_; }
     [[nodiscard]] std::uint64_t good_pairs() const noexcept { return good_; }
 
@@ -341,8 +353,8 @@ class generating_loop {
 
 /// Runs one wave over a fresh service. Balanced books are looked at in quiet, before the timers are destroyed.
 template <class Entry>
-[[nodiscard]] wave_result run_wave(const wave_plan& plan, surroundings where, const std::vector<intention>& schedule,
-                                   ledger& books) {
+[[nodiscard]] wave_result run_wave(const wave_plan& plan, surroundings where,
+                                   const std::vector<intention>& schedule, ledger& books) {
     using service = typename Entry::service;
     wave_result result;
     service_team<Entry> team{plan.workers};
@@ -387,43 +399,48 @@ template <class Entry>
     }
 
     const time_point start = steady_time::now() + 5ms;
-    const time_point common = where == surroundings::one_slot ? start + 400ms : time_point::max();
+    const time_point common = where == surroundings::one_slot ? start + herd_after : time_point::max();
     for (std::size_t i = 0; i < events.size(); ++i) {
         events[i].intend(start + schedule[i].offset, common);
         executor->adopt(events[i], i % plan.workers);
     }
     for (auto& g : generators) {
-        g.begin(*executor, start, start + plan.lead + plan.span / 2, std::chrono::milliseconds{plan.stall_ms});
+        g.begin(*executor, start, start + plan.lead + plan.span / 2,
+                std::chrono::milliseconds{plan.stall_ms});
     }
 
-    std::vector<std::thread> threads;
+    std::thread arms;
+    std::thread pairs;
     std::atomic<bool> pairs_enough{false}; // set once by the main thread; nothing is published through it
     if constexpr (loop_service<service>) {
         for (auto& l : loops) {
             l.go();
         }
     } else {
-        threads.emplace_back([&g = generators.front()] {
+        arms = std::thread{[&g = generators.front()] {
             prctl(PR_SET_TIMERSLACK, 1UL);
-            while (!g.all_armed() && !harness::interrupted()) {
-                sleep_until(g.run_due(true, false));
+            // The next arm is never far away, and the end of time once there is none.
+            for (time_point next{}; next != time_point::max() && !harness::interrupted();) {
+                sleep_until(next);
+                next = g.run_due(true, false);
             }
-        });
+        }};
     }
     // The pairs of a service that any thread may use come from a generator of their own, on a thread of their own.
     std::optional<generator<service>> load;
     if (!loop_service<service> && pairs_a_second > 0) {
         load.emplace(team[0], pairs_a_second);
         load->begin(*executor, start, {}, {});
-        threads.emplace_back([&load, &pairs_enough] {
+        pairs = std::thread{[&load, &pairs_enough] {
             prctl(PR_SET_TIMERSLACK, 1UL);
             while (!pairs_enough.load(std::memory_order_relaxed)) {
                 sleep_until(load->run_due(false, true));
             }
-        });
+        }};
     }
 
-    const duration patience = team[0].traits().latest + plan.patience + std::chrono::milliseconds{plan.stall_ms} +
+    const duration patience = team[0].traits().latest + plan.patience +
+                              std::chrono::milliseconds{plan.stall_ms} +
                               *std::max_element(plan.durations.begin(), plan.durations.end());
     std::uint64_t moved = 0;
     for (time_point last = steady_time::now(); ended.load(std::memory_order_relaxed) < events.size();) {
@@ -437,21 +454,26 @@ template <class Entry>
         }
     }
     pairs_enough.store(true, std::memory_order_relaxed);
-    for (auto& t : threads) {
-        t.join();
+    for (std::thread* t : {&arms, &pairs}) {
+        if (t->joinable()) {
+            t->join();
+        }
     }
     executor->stop();
     const time_point end = steady_time::now();
     fire.reset();
 
     std::uint64_t good = 0;
-    for (const auto* g : {&generators.front(), &generators.back(), load ? &*load : nullptr}) {
-        if (g == nullptr || (g == &generators.back() && team.shared())) {
-            continue;
-        }
-        result.pairs += g->pacer().done();
-        result.pairs_a_second += g->pacer().rate(end);
-        good += g->good_pairs();
+    const auto add_pairs = [&](const generator<service>& g) {
+        result.pairs += g.pacer().done();
+        result.pairs_a_second += g.pacer().rate(end);
+        good += g.good_pairs();
+    };
+    for (const auto& g : generators) {
+        add_pairs(g);
+    }
+    if (load) {
+        add_pairs(*load);
     }
     result.events.reserve(events.size());
     for (const auto& e : events) {
@@ -461,6 +483,7 @@ template <class Entry>
             ++result.refused;
         } else if (e.which() != warm_up_index) {
             result.events.push_back(e.seen());
+            result.late_arms += e.armed_too_late() ? 1 : 0;
         }
     }
     const counters quiet = team.counters();
@@ -496,11 +519,13 @@ template <class Entry>
     std::vector<deadline> deadlines;
     for (const intention& i : schedule) {
         const bool herd = i.which == herd_index;
-        deadlines.push_back({herd ? start + 400ms
-                                  : start + i.offset + (i.which < plan.durations.size() ? plan.durations[i.which] : 1ms),
-                             i.which});
+        deadlines.push_back(
+            {herd ? start + herd_after
+                  : start + i.offset + (i.which < plan.durations.size() ? plan.durations[i.which] : 1ms),
+             i.which});
     }
-    std::sort(deadlines.begin(), deadlines.end(), [](const deadline& a, const deadline& b) { return a.at < b.at; });
+    std::sort(deadlines.begin(), deadlines.end(),
+              [](const deadline& a, const deadline& b) { return a.at < b.at; });
     result.events.resize(deadlines.size());
     std::atomic<bool> enough{false}; // set once by the main thread
     std::thread pairs;
@@ -518,7 +543,10 @@ template <class Entry>
     std::thread sleeper{[&] {
         prctl(PR_SET_TIMERSLACK, 1UL);
         for (std::size_t i = 0; i < deadlines.size() && !harness::interrupted(); ++i) {
-            sleep_until(deadlines[i].at);
+            // Sleeping until a moment that has passed gives up the processor all the same.
+            if (steady_time::now() < deadlines[i].at) {
+                sleep_until(deadlines[i].at);
+            }
             result.events[i] = {deadlines[i].which, {}, steady_time::now() - deadlines[i].at, {}, {}};
         }
     }};

@@ -10,8 +10,9 @@
 //                                 due earlier, armed outside the timed region: some services pay only for a new earliest one.
 // window (arm_cancel)             30 000 timers are outstanding (10 000 requests a second that each wait up to 3 s). `batch_pairs`
 //                                 times: cancel the oldest, or a random one, and arm it anew. What a busy server does.
-// window (cancel), (arm)          `batch_singles` cancels alone, then as many arms alone, timed as two batches: which half of the pair
-//                                 is dear. Two clock readings around each operation would cost more than the operation.
+// window (cancel), (arm)          `batch_singles` cancels alone, then as many arms alone, each timed as one batch; 2 000 to 30 000 are
+//                                 outstanding meanwhile. Which half of the pair is dear. Two clock readings around each
+//                                 operation would cost more than the operation.
 //   ... one duration / random     3 s, or uniform over 1..60 s: structures that share storage among equal deadlines differ here.
 //   ... deadline earliest         each new deadline is earlier than all others: durations shrink by 20 us each.
 //   ... above the threshold       20 min, for services that send long durations down another path.
@@ -20,8 +21,8 @@
 //                                 a server's pace would not; here the driver gets the time that it gets in life.
 // direct/<service>                the same loops over a hand-written use of the library that the service adapts, so that the
 //                                 adapter's own cost is seen.
-// floor/...                       empty loop, one steady-clock reading, one coarse one, a mutex, malloc + free: what the smallest
-//                                 things cost in this run.
+// floor/...                       empty loop, one steady-clock reading, one coarse one, a mutex, malloc + free, the window's loop
+//                                 around nothing: what the smallest things cost in this run.
 //
 // A loop-driven service is polled inside the timed region, after every 64 operations and at the end of each batch or burst: the
 // delivery of aborted handlers is part of the cost. Three columns for every cost: the caller's ns; CPU ns of the rest of
@@ -42,6 +43,7 @@
 #include "harness/sampler.hpp"
 
 #include <cerrno>
+#include <functional>
 #include <sys/prctl.h>
 #include <thread>
 
@@ -51,29 +53,61 @@ namespace {
 using harness::json;
 using harness::visit;
 
-constexpr std::size_t batch_pairs = 4'096;
-constexpr std::size_t batch_singles = 8'192;
+// Operations of a batch. A sanitizer slows them so much that timers of 1 s would come due within a batch.
+const std::size_t batch_pairs = harness::sanitizer_name().empty() ? 4'096 : 512;
+const std::size_t batch_singles =
+    harness::sanitizer_name().empty() ? 28'000 : 3'500; // the cheapest cancel takes 4 ns
 constexpr std::uint64_t dear_population = 100'000; // from here on, setting up costs far more than measuring
 
-/// Reads the counters if the service keeps any; a direct use of a library does not.
+/// What is asked of a service between batches, with its type left behind: none of it is timed, and the code around it need
+/// not be compiled once per service.
+struct service_view {
+    std::function<std::optional<counters>()> books;      ///< Empty: a direct use of a library keeps none.
+    std::function<std::optional<std::size_t>()> backlog; ///< Empty: defers nothing, or does not say.
+    std::function<void()> drain;                         ///< No function: nothing to drain.
+    std::function<void()> catch_up;
+    std::function<void()> stop;
+};
+
 template <class Service>
-[[nodiscard]] std::optional<counters> books_of(const Service& service) {
-    if constexpr (requires {
-                      { service.counters() } -> std::same_as<counters>;
-                  }) {
-        return service.counters();
-    } else {
-        return std::nullopt;
+[[nodiscard]] service_view view_of(Service& service) {
+    service_view view;
+    view.books = [&]() -> std::optional<counters> {
+        if constexpr (requires {
+                          { service.counters() } -> std::same_as<counters>;
+                      }) {
+            return service.counters();
+        } else {
+            return std::nullopt;
+        }
+    };
+    view.backlog = [&service] { return backlog_of(service); };
+    if constexpr (requires { service.drain(); }) {
+        view.drain = [&service] { service.drain(); };
     }
+    view.catch_up = [&service] { catch_up(service); };
+    view.stop = [&] {
+        if constexpr (requires { service.stop(); }) {
+            service.stop();
+        }
+    };
+    return view;
 }
 
 /// The books of one visit: what was asked of the service, against what it says it did.
-template <class Service>
 class account {
   public:
-    account(visit& v, Service& service) : visit_{v}, service_{service}, before_{books_of(service)} {}
+    account(visit& v, const service_view& service) : visit_{v}, service_{service}, before_{service.books()} {}
 
-    /// `calls` calls were made, of which `good` did what they should. False: the cell has failed.
+    /// The population must be there before anything is timed.
+    void require(std::uint64_t armed, std::uint64_t wanted) {
+        if (armed != wanted) {
+            visit_.fail("the service armed " + std::to_string(armed) + " of a population of " +
+                        std::to_string(wanted));
+        }
+    }
+
+    /// So many arms and cancels were called, of which `good` did what they should. False: the cell has failed.
     bool add(std::uint64_t armed, std::uint64_t cancelled, std::uint64_t good) {
         expected_.armed += armed;
         expected_.cancelled += cancelled;
@@ -85,28 +119,18 @@ class account {
         return true;
     }
 
-    /// The population must be there before anything is timed.
-    void require(std::uint64_t armed, std::uint64_t wanted) {
-        if (armed != wanted) {
-            visit_.fail("the service armed " + std::to_string(armed) + " of a population of " +
-                        std::to_string(wanted));
-        }
-    }
-
     /// At the end of the visit, with the timers still alive. Stops the service.
     void close() {
-        if (const auto after = books_of(service_)) {
+        if (const auto after = service_.books()) {
             const std::string wrong = wrong_work(*before_, *after, expected_);
             if (!wrong.empty()) {
                 visit_.fail(wrong);
             }
             check(*after, "");
         }
-        if constexpr (requires { service_.stop(); }) {
-            service_.stop();
-            if (const auto stopped = books_of(service_)) {
-                check(*stopped, "after stop: ");
-            }
+        service_.stop();
+        if (const auto stopped = service_.books()) {
+            check(*stopped, "after stop: ");
         }
     }
 
@@ -116,78 +140,92 @@ class account {
     }
 
     visit& visit_;
-    Service& service_;
+    const service_view& service_;
     std::optional<counters> before_;
     expected_work expected_;
 };
 
-/// Times one batch of `ops` operations made of `calls` calls, with the rest of the process and the queue beside it.
-/// Returns how many calls did what they should.
-template <class Service, class Body>
-std::uint64_t timed(visit& v, Service& service, const std::string& metric, std::uint64_t ops, Body&& body) {
+using batch_body = harness::function_ref<std::uint64_t()>;
+
+/// Times one batch of `ops` operations, with the rest of the process and the queue beside it. Returns what `body` does:
+/// how many calls did what they should.
+std::uint64_t timed(visit& v, const service_view& service, const std::string& metric, std::uint64_t ops,
+                    batch_body body) {
     std::uint64_t good = 0;
     const harness::metric_set names{metric, "", metric + "_rest_cpu", ""};
     const auto counted = [&] { good = body(); };
-    if constexpr (deferring_service<Service>) {
-        const std::size_t before = service.backlog();
-        std::size_t after = 0;
-        v.sample(names, ops, counted, [&] {
-            after = service.backlog();
-            service.drain();
-        });
-        v.value(metric + "_backlog", "entries", static_cast<double>(after));
-        if (after > before) {
+    if (!service.drain) {
+        v.sample(names, ops, counted);
+        return good;
+    }
+    const auto before = service.backlog();
+    std::optional<std::size_t> after;
+    v.sample(names, ops, counted, [&] {
+        after = service.backlog();
+        service.drain();
+    });
+    if (after) {
+        v.value(metric + "_backlog", "entries", static_cast<double>(*after));
+        if (*after > *before) {
             v.note(metric, saturated_note);
         }
-    } else {
-        v.sample(names, ops, counted);
     }
     return good;
 }
 
-/// Bursts at the start of each millisecond; `prepare` fills the script of the next burst, untimed.
-template <class Service, class Body, class Prepare>
-std::uint64_t timed_bursts(visit& v, Service& service, duration length, std::uint64_t ops, Body&& body,
-                           Prepare&& prepare) {
+/// How long the queue was after each burst of a visit.
+class queue_watch {
+  public:
+    void add(std::size_t length) { lengths_.push_back(length); }
+    /// A queue that is emptied once a tick swings; only one that is longer in the second half of the visit than in the
+    /// first, by more than half and by more than a burst, is not kept up with. Each half must span two ticks.
+    [[nodiscard]] bool grows(std::size_t burst) const {
+        const auto middle = lengths_.begin() + static_cast<std::ptrdiff_t>(lengths_.size() / 2);
+        if (middle == lengths_.begin()) {
+            return false;
+        }
+        const std::size_t first = *std::max_element(lengths_.begin(), middle);
+        return *std::max_element(middle, lengths_.end()) > first + first / 2 + burst;
+    }
+
+  private:
+    std::vector<std::size_t> lengths_;
+};
+
+constexpr std::int64_t burst_step_ns = 1'000'000;
+
+/// One batch of bursts at the start of each millisecond; `prepare` fills the script of the next burst, untimed.
+std::uint64_t timed_bursts(visit& v, const service_view& service, queue_watch& queue, std::uint32_t bursts,
+                           std::uint64_t ops, batch_body body, harness::function_ref<void()> prepare) {
     const std::string metric = "arm_cancel";
-    constexpr std::int64_t step_ns = 1'000'000;
-    const auto bursts = static_cast<std::uint32_t>(length.count() / step_ns);
     std::uint64_t good = 0;
-    std::uint32_t begun = 0;
     std::uint32_t late = 0;
-    std::size_t longest_queue[2] = {0, 0}; // in the first and in the second half
     std::int64_t intended_ns = read_clock_ns(CLOCK_MONOTONIC);
 
     const std::int64_t others_before = cpu_of_others_ns();
     v.sample_bursts(
         {metric, "", "", ""}, bursts, ops, [&] { good += body(); }, [] {},
         [&] {
-            ++begun;
-            if (const auto queue = backlog_of(service)) {
-                std::size_t& longest = longest_queue[begun * 2 > bursts ? 1 : 0];
-                longest = std::max(longest, *queue);
+            if (const auto length = service.backlog()) {
+                queue.add(*length);
             }
             prepare();
-            intended_ns += step_ns;
+            intended_ns += burst_step_ns;
             late += read_clock_ns(CLOCK_MONOTONIC) > intended_ns ? 1 : 0;
             const timespec until{.tv_sec = intended_ns / 1'000'000'000,
                                  .tv_nsec = intended_ns % 1'000'000'000};
             while (clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &until, nullptr) == EINTR &&
                    !harness::interrupted()) {}
         });
-    if constexpr (deferring_service<Service>) {
-        v.value(metric + "_backlog", "entries", static_cast<double>(service.backlog()));
-        service.drain();
-        // A queue that is emptied once a tick swings; only one that grows from one half to the next is not kept up with.
-        if (longest_queue[1] > longest_queue[0] + longest_queue[0] / 2 + ops) {
-            v.note(metric, saturated_note);
-        }
+    if (const auto length = service.backlog()) {
+        v.value(metric + "_backlog", "entries", static_cast<double>(*length));
     }
+    service.catch_up();
     const std::int64_t others_after = cpu_of_others_ns();
     v.value(metric + "_rest_cpu", "ns/op",
             static_cast<double>(others_after - others_before) / static_cast<double>(ops * bursts));
     if (late * 10 > bursts) {
-        v.note(metric, "pace not held: more than a tenth of the bursts took longer than their millisecond");
+        v.note(metric, "pace not held: more than a tenth of the bursts ended when the next was due already");
     }
     return good;
 }
@@ -200,7 +238,7 @@ struct plan {
     duration article_duration{};
     bool earlier_guard = false;     ///< article: another timer is due earlier.
     std::uint64_t pairs_per_ms = 0; ///< 0: saturating.
-    duration paced_length{};
+    std::uint32_t bursts = 0;       ///< paced: in one batch.
     std::size_t most_durations = 0;
     std::uint64_t visit_every = 1; ///< Only every so many visits are made; the others take no sample.
     bool singles = false;          ///< Time arm and cancel alone, too.
@@ -210,9 +248,11 @@ template <class Service>
 void visit_article(visit& v, Service& service, const plan& p) {
     timer_block<Service> own{service, 2};
     const population<Service> others{service, p.population, v.seed(), p.most_durations};
-    account<Service> books{v, service};
+    const service_view view = view_of(service);
+    account books{v, view};
     books.require(others.armed(), p.population);
     catch_up(service);
+    queue_watch queue;
     auto& timer = own[0];
     const auto batch = [&](std::size_t pairs) {
         return run_article(service, timer, p.article_duration, pairs);
@@ -223,9 +263,8 @@ void visit_article(visit& v, Service& service, const plan& p) {
         if (p.pairs_per_ms > 0) {
             const std::uint64_t pairs = p.pairs_per_ms;
             good = timed_bursts(
-                v, service, p.paced_length, pairs, [&] { return batch(pairs); }, [] {});
-            const std::uint64_t all = pairs * static_cast<std::uint64_t>(p.paced_length.count() / 1'000'000);
-            if (!books.add(all, all, good)) {
+                v, view, queue, p.bursts, pairs, [&] { return batch(pairs); }, [] {});
+            if (!books.add(pairs * p.bursts, pairs * p.bursts, good)) {
                 break;
             }
             continue;
@@ -234,7 +273,7 @@ void visit_article(visit& v, Service& service, const plan& p) {
             // Due before any deadline of the batch, and far enough away not to fire while the batch runs.
             good += done([&] { return service.arm(own[1], p.article_duration * 9 / 10, no_callback); });
         }
-        good += timed(v, service, "arm_cancel", batch_pairs, [&] { return batch(batch_pairs); });
+        good += timed(v, view, "arm_cancel", batch_pairs, [&] { return batch(batch_pairs); });
         if (p.earlier_guard) {
             good += done([&] { return service.cancel(own[1]); });
             poll_once(service);
@@ -244,6 +283,9 @@ void visit_article(visit& v, Service& service, const plan& p) {
             break;
         }
     }
+    if (queue.grows(p.pairs_per_ms)) {
+        v.note("arm_cancel", saturated_note);
+    }
     books.close();
 }
 
@@ -251,11 +293,13 @@ template <class Service>
 void visit_window(visit& v, Service& service, const plan& p) {
     window<Service> outstanding{service, p.window_size, p.window, v.seed() + 1};
     const population<Service> others{service, p.population, v.seed(), p.most_durations};
-    account<Service> books{v, service};
+    const service_view view = view_of(service);
+    account books{v, view};
     books.require(others.armed(), p.population);
     script pairs{p.pairs_per_ms > 0 ? p.pairs_per_ms : batch_pairs};
-    script singles{std::min<std::size_t>(batch_singles, p.window_size / 2)};
+    script singles{std::min<std::size_t>(batch_singles, p.window_size - p.window_size / 15)};
     const std::uint64_t size = p.window_size;
+    queue_watch queue;
 
     bool good = books.add(size, 0, outstanding.fill());
     std::int64_t filled_ns = read_clock_ns(CLOCK_MONOTONIC);
@@ -267,28 +311,31 @@ void visit_window(visit& v, Service& service, const plan& p) {
         }
     };
 
+    bool singles_timed = false;
     while (good && v.next()) {
         refresh();
         outstanding.prepare(pairs, false);
         const auto run = [&] { return run_pairs(service, outstanding.timers(), pairs); };
         if (p.pairs_per_ms > 0) {
-            const std::uint64_t done_now = timed_bursts(v, service, p.paced_length, pairs.size(), run,
+            const std::uint64_t done_now = timed_bursts(v, view, queue, p.bursts, pairs.size(), run,
                                                         [&] { outstanding.prepare(pairs, false); });
-            const std::uint64_t all =
-                pairs.size() * static_cast<std::uint64_t>(p.paced_length.count() / 1'000'000);
-            good = good && books.add(all, all, done_now);
+            good = good && books.add(pairs.size() * p.bursts, pairs.size() * p.bursts, done_now);
             continue;
         }
-        good =
-            good && books.add(pairs.size(), pairs.size(), timed(v, service, "arm_cancel", pairs.size(), run));
-        if (p.singles) {
+        good = good && books.add(pairs.size(), pairs.size(), timed(v, view, "arm_cancel", pairs.size(), run));
+        // One batch of each a visit: they are long, and the pairs have warmed what they run through.
+        if (p.singles && !v.warming() && !singles_timed) {
+            singles_timed = true;
             refresh();
             outstanding.prepare(singles, true);
             const auto cancels = [&] { return run_cancels(service, outstanding.timers(), singles); };
             const auto arms = [&] { return run_arms(service, outstanding.timers(), singles); };
-            good = good && books.add(0, singles.size(), timed(v, service, "cancel", singles.size(), cancels));
-            good = good && books.add(singles.size(), 0, timed(v, service, "arm", singles.size(), arms));
+            good = good && books.add(0, singles.size(), timed(v, view, "cancel", singles.size(), cancels));
+            good = good && books.add(singles.size(), 0, timed(v, view, "arm", singles.size(), arms));
         }
+    }
+    if (queue.grows(p.pairs_per_ms)) {
+        v.note("arm_cancel", saturated_note);
     }
     books.close();
 }
@@ -328,10 +375,28 @@ harness::cell cell_of(const std::string& name, json point, plan p, const std::st
             false, std::move(metrics)};
 }
 
+/// What the window's loop costs around nothing.
+harness::cell script_loop_cell() {
+    return {"floor/window_loop",
+            json::object(),
+            [](visit& v) {
+                script work{64 * batch_pairs};
+                while (v.next()) {
+                    std::uint64_t good = 0;
+                    v.sample(harness::wall_only("arm_cancel"), work.size(),
+                             [&] { good = run_nothing(work); });
+                    harness::do_not_optimize(good);
+                }
+            },
+            true,
+            {"arm_cancel"}};
+}
+
 struct settings {
     std::vector<std::uint64_t> populations;
     std::uint64_t window_size = 30'000;
     std::uint64_t dear_visit_every = 1;
+    std::uint64_t paced_visit_every = 1;
     duration paced_length{};
 };
 
@@ -349,10 +414,13 @@ void add_cells(std::vector<harness::cell>& cells, const harness::options& opts, 
         p.article_duration = c.high;
         p.earlier_guard = !c.window && !c.earliest;
         p.pairs_per_ms = c.pairs_per_ms;
-        // Each half must see at least two ticks.
-        p.paced_length = std::max(s.paced_length, 4 * traits.resolution);
+        // A visit of four batches or more spans at least four ticks.
+        p.bursts =
+            static_cast<std::uint32_t>(std::max(s.paced_length, traits.resolution).count() / burst_step_ns);
         p.most_durations = traits.most_durations;
-        p.visit_every = c.population >= dear_population ? s.dear_visit_every : 1;
+        p.visit_every = c.population >= dear_population ? s.dear_visit_every
+                        : c.pairs_per_ms > 0            ? s.paced_visit_every
+                                                        : 1;
         p.singles = c.window && c.pairs_per_ms == 0;
 
         std::string refusal;
@@ -394,17 +462,19 @@ int run(int argc, char** argv) {
     }
     std::sort(s.populations.begin(), s.populations.end());
     s.populations.erase(std::unique(s.populations.begin(), s.populations.end()), s.populations.end());
-    s.dear_visit_every = opts.pick(4U, 2U);
-    s.paced_length = std::chrono::milliseconds{opts.pick(200, 60)};
+    s.dear_visit_every = opts.pick(7U, 2U);
+    s.paced_visit_every = opts.pick(5U, 2U);
+    s.paced_length = std::chrono::milliseconds{opts.pick(30, 20)};
     // The default would add up to 50 us to every sleep between two bursts.
     prctl(PR_SET_TIMERSLACK, 1UL);
 
     const harness::interrupt_guard interrupts;
     std::vector<harness::cell> cells = harness::floor_cells("arm_cancel");
+    cells.push_back(script_loop_cell());
     for_each_chosen(opts, [&]<class Entry>() { add_cells<Entry>(cells, opts, s); });
 
     harness::sampler samples({.seed = opts.seed, .batches_per_visit = opts.pick(4U, 3U)});
-    harness::gbench_runner bench("bench_arm_cancel", opts, samples, {.repetitions = opts.pick(12U, 4U)});
+    harness::gbench_runner bench("bench_arm_cancel", opts, samples, {.repetitions = opts.pick(20U, 4U)});
     if (const auto code = bench.prepare(cells)) {
         return *code;
     }

@@ -156,10 +156,10 @@ class ledger {
 /// a pass runs nothing. Any other service is left alone. Called by the thread that polls the loop.
 template <class Service>
 void catch_up(Service& service) {
-    if constexpr (deferring_service<Service>) {
+    if constexpr (requires { service.drain(); }) {
         service.drain();
     }
-    if constexpr (loop_service<Service>) {
+    if constexpr (requires { service.poll(); }) {
         while (service.poll() > 0) {}
     }
 }
@@ -258,19 +258,20 @@ inline constexpr duration population_to = std::chrono::seconds{840};
 
 /// Other timers that stay armed while an operation is measured: deadlines uniform in 120..840 s from now, so that none
 /// fires meanwhile (a visit lasts seconds) and none takes the path of long durations. For a service made for a limited
-/// number of durations, that many of them, evenly spread. Costs one arm each and `size` timers of memory.
+/// number of durations, half as many, evenly spread: the rest is left to what is measured. Costs one arm each and `size`
+/// timers of memory.
 template <class Service>
 class population {
   public:
     population(Service& service, std::size_t size, std::uint64_t seed, std::size_t most_durations = 0)
         : timers_{service, size} {
         harness::random_source random{seed};
+        const std::size_t steps = (most_durations + 1) / 2;
         for (std::size_t i = 0; i < size; ++i) {
             duration d = random_duration(random, population_from, population_to);
-            if (most_durations > 0) {
-                const auto step =
-                    (population_to - population_from) / static_cast<duration::rep>(most_durations);
-                d = population_from + step * static_cast<duration::rep>(random.below(most_durations));
+            if (steps > 0) {
+                const auto step = (population_to - population_from) / static_cast<duration::rep>(steps);
+                d = population_from + step * static_cast<duration::rep>(random.below(steps));
             }
             armed_ += done([&] { return service.arm(timers_[i], d, no_callback); });
         }

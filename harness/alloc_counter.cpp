@@ -24,13 +24,16 @@ using timerbench::harness::alloc_state;
 
 constinit alloc_state counters;
 
-bool counting() { return counters.windows.load(std::memory_order_relaxed) != 0; }
+bool counting() {
+    return counters.windows.load(std::memory_order_relaxed) != 0;
+}
 
 void* allocated(void* block, std::size_t requested) {
     if (block && counting()) {
         counters.allocations.fetch_add(1, std::memory_order_relaxed);
         counters.requested_bytes.fetch_add(requested, std::memory_order_relaxed);
-        counters.live_bytes.fetch_add(static_cast<std::int64_t>(malloc_usable_size(block)), std::memory_order_relaxed);
+        counters.live_bytes.fetch_add(static_cast<std::int64_t>(malloc_usable_size(block)),
+                                      std::memory_order_relaxed);
     }
     return block;
 }
@@ -53,9 +56,13 @@ void* __libc_memalign(std::size_t alignment, std::size_t size) noexcept;
 void* __libc_valloc(std::size_t size) noexcept;
 void* __libc_pvalloc(std::size_t size) noexcept;
 
-alloc_state* timerbench_alloc_state() noexcept { return &counters; }
+alloc_state* timerbench_alloc_state() noexcept {
+    return &counters;
+}
 
-void* malloc(std::size_t size) noexcept { return allocated(__libc_malloc(size), size); }
+void* malloc(std::size_t size) noexcept {
+    return allocated(__libc_malloc(size), size);
+}
 
 void* calloc(std::size_t count, std::size_t size) noexcept {
     return allocated(__libc_calloc(count, size), count * size); // a product that overflows gives a null block
@@ -65,7 +72,8 @@ void* realloc(void* block, std::size_t size) noexcept {
     const bool count = counting();
     const std::size_t old_usable = count && block ? malloc_usable_size(block) : 0;
     void* moved = __libc_realloc(block, size);
-    if (count && block && (moved || size == 0)) // without a result the old block stays, unless size 0 freed it
+    if (count && block &&
+        (moved || size == 0)) // without a result the old block stays, unless size 0 freed it
         freed(old_usable);
     return allocated(moved, size);
 }
@@ -104,9 +112,13 @@ int posix_memalign(void** result, std::size_t alignment, std::size_t size) noexc
     return 0;
 }
 
-void* valloc(std::size_t size) noexcept { return allocated(__libc_valloc(size), size); }
+void* valloc(std::size_t size) noexcept {
+    return allocated(__libc_valloc(size), size);
+}
 
-void* pvalloc(std::size_t size) noexcept { return allocated(__libc_pvalloc(size), size); }
+void* pvalloc(std::size_t size) noexcept {
+    return allocated(__libc_pvalloc(size), size);
+}
 
 } // extern "C"
 

@@ -6,7 +6,9 @@ namespace timerbench::harness {
 
 namespace {
 
-alloc_state* state() { return timerbench_alloc_state ? timerbench_alloc_state() : nullptr; }
+alloc_state* state() {
+    return timerbench_alloc_state ? timerbench_alloc_state() : nullptr;
+}
 
 alloc_counts read_counts() {
     alloc_counts counts;

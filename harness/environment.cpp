@@ -4,8 +4,8 @@
 #include "harness/revision.hpp"
 #include "harness/text_table.hpp"
 
-#include <CLI/Version.hpp>
 #include <algorithm>
+#include <CLI/Version.hpp>
 #include <ctime>
 #include <filesystem>
 #include <fmt/format.h>
@@ -66,7 +66,8 @@ cpu_facts read_cpuinfo() {
             continue;
         const std::string key = trimmed(line.substr(0, colon));
         const std::string value = trimmed(line.substr(colon + 1));
-        if ((key == "model name" || key == "Model" || key == "Hardware" || key == "cpu") && facts.model == unknown)
+        if ((key == "model name" || key == "Model" || key == "Hardware" || key == "cpu") &&
+            facts.model == unknown)
             facts.model = value;
         else if (key == "flags" && !facts.hypervisor)
             facts.hypervisor = (" " + value + " ").find(" hypervisor ") != std::string::npos;
@@ -122,8 +123,8 @@ std::string utc_now() {
     std::tm parts{};
     if (!gmtime_r(&now, &parts))
         return unknown;
-    return fmt::format("{:04}-{:02}-{:02}T{:02}:{:02}:{:02}Z", parts.tm_year + 1900, parts.tm_mon + 1, parts.tm_mday,
-                       parts.tm_hour, parts.tm_min, parts.tm_sec);
+    return fmt::format("{:04}-{:02}-{:02}T{:02}:{:02}:{:02}Z", parts.tm_year + 1900, parts.tm_mon + 1,
+                       parts.tm_mday, parts.tm_hour, parts.tm_min, parts.tm_sec);
 }
 
 json resolution_ns(clockid_t clock) {
@@ -142,8 +143,8 @@ load_snapshot read_load() {
     std::uint64_t irq = 0;
     std::uint64_t softirq = 0;
     load.known = static_cast<bool>(averages >> load.load1 >> load.load5 >> load.load15) &&
-                 static_cast<bool>(stat >> name >> load.user >> nice >> load.system >> load.idle >> load.iowait >>
-                                   irq >> softirq >> load.steal);
+                 static_cast<bool>(stat >> name >> load.user >> nice >> load.system >> load.idle >>
+                                   load.iowait >> irq >> softirq >> load.steal);
     load.user += nice;
     load.system += irq + softirq;
     return load;
@@ -186,7 +187,8 @@ json shares(const load_snapshot& before, const load_snapshot& after) {
 }
 
 std::string revision_text() {
-    return std::string(build_facts::git_revision) + (build_facts::git_dirty ? " with uncommitted changes" : "");
+    return std::string(build_facts::git_revision) +
+           (build_facts::git_dirty ? " with uncommitted changes" : "");
 }
 
 json library_versions() {
@@ -203,10 +205,11 @@ json library_versions() {
 #else
     versions["libevent"] = unknown;
 #endif
-    versions["fmt"] = fmt::format("{}.{}.{}", FMT_VERSION / 10000, FMT_VERSION / 100 % 100, FMT_VERSION % 100);
+    versions["fmt"] =
+        fmt::format("{}.{}.{}", FMT_VERSION / 10000, FMT_VERSION / 100 % 100, FMT_VERSION % 100);
     versions["cli11"] = CLI11_VERSION;
-    versions["nlohmann_json"] = fmt::format("{}.{}.{}", NLOHMANN_JSON_VERSION_MAJOR, NLOHMANN_JSON_VERSION_MINOR,
-                                            NLOHMANN_JSON_VERSION_PATCH);
+    versions["nlohmann_json"] = fmt::format("{}.{}.{}", NLOHMANN_JSON_VERSION_MAJOR,
+                                            NLOHMANN_JSON_VERSION_MINOR, NLOHMANN_JSON_VERSION_PATCH);
     versions["benchmark"] = *build_facts::benchmark_version ? build_facts::benchmark_version : unknown;
 #if defined(_GLIBCXX_RELEASE)
     versions["libstdcxx"] = fmt::format("{} ({})", _GLIBCXX_RELEASE, __GLIBCXX__);
@@ -214,7 +217,9 @@ json library_versions() {
     return versions;
 }
 
-std::string or_none(const std::string& text, const char* none) { return text.empty() ? none : text; }
+std::string or_none(const std::string& text, const char* none) {
+    return text.empty() ? none : text;
+}
 
 } // namespace
 
@@ -269,18 +274,16 @@ environment environment::capture() {
 
     json& facts = result.facts_;
     facts["started_utc"] = utc_now();
-    facts["cpu"] = {{"model", cpu.model},
-                    {"online", sysconf(_SC_NPROCESSORS_ONLN)},
-                    {"usable", result.cpus_},
-                    {"affinity", affinity_list()},
-                    {"mhz", cpu.mhz},
-                    {"virtual_machine", cpu.hypervisor},
+    facts["cpu"] = {{"model", cpu.model},     {"online", sysconf(_SC_NPROCESSORS_ONLN)},
+                    {"usable", result.cpus_}, {"affinity", affinity_list()},
+                    {"mhz", cpu.mhz},         {"virtual_machine", cpu.hypervisor},
                     {"governor", governor()}};
     facts["clock"] = {{"source", or_none(clock_source, unknown)},
                       {"monotonic_resolution_ns", resolution_ns(CLOCK_MONOTONIC)},
                       {"coarse_resolution_ns", resolution_ns(CLOCK_MONOTONIC_COARSE)},
                       {"timer_slack_ns", slack >= 0 ? json(slack) : json(unknown)}};
-    facts["kernel"] = named ? fmt::format("{} {} {}", system.sysname, system.release, system.version) : unknown;
+    facts["kernel"] =
+        named ? fmt::format("{} {} {}", system.sysname, system.release, system.version) : unknown;
     facts["machine"] = named ? system.machine : unknown;
     facts["libc"] = std::string("glibc ") + gnu_get_libc_version();
     facts["compiler"] = build_facts::compiler;
@@ -300,7 +303,9 @@ environment environment::capture() {
     return result;
 }
 
-void environment::capture_after() { after_ = read_load(); }
+void environment::capture_after() {
+    after_ = read_load();
+}
 
 json environment::to_json() const {
     json all = facts_;
@@ -325,8 +330,8 @@ std::vector<std::string> environment::header_lines() const {
             text_of(cpu.at("affinity")) + (cpu.at("virtual_machine") == true ? ", virtual machine" : ""),
         "governor   " + text_of(cpu.at("governor")),
         "clock      source " + text_of(clock.at("source")) + ", coarse clock " +
-            text_of(clock.at("coarse_resolution_ns")) + " ns, timer slack " + text_of(clock.at("timer_slack_ns")) +
-            " ns",
+            text_of(clock.at("coarse_resolution_ns")) + " ns, timer slack " +
+            text_of(clock.at("timer_slack_ns")) + " ns",
         "kernel     " + text_of(facts_.at("kernel")) + ", " + text_of(facts_.at("libc")),
         "build      " + text_of(facts_.at("compiler")) + ", " + text_of(facts_.at("build_type")) + ": " +
             text_of(facts_.at("flags")),
@@ -345,13 +350,14 @@ std::vector<std::string> environment::load_lines() const {
         line += ", after " + format_number(after_.load1, 2);
     const json between = shares(before_, after_);
     if (between.is_object())
-        line += "; meanwhile user " + format_number(100 * between.at("user").get<double>(), 1) + " %, system " +
-                format_number(100 * between.at("system").get<double>(), 1) + " %, idle " +
+        line += "; meanwhile user " + format_number(100 * between.at("user").get<double>(), 1) +
+                " %, system " + format_number(100 * between.at("system").get<double>(), 1) + " %, idle " +
                 format_number(100 * between.at("idle").get<double>(), 1) + " %, steal " +
                 format_number(100 * between.at("steal").get<double>(), 1) + " %";
     lines.push_back(line);
     if (before_.load1 >= busy_load_per_cpu * cpus_)
-        lines.push_back("WARNING: the machine was busy before the run began; absolute figures are not to be trusted");
+        lines.push_back(
+            "WARNING: the machine was busy before the run began; absolute figures are not to be trusted");
     return lines;
 }
 

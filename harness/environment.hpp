@@ -16,7 +16,8 @@ namespace timerbench::harness {
 struct load_snapshot {
     bool known = false;
     double load1 = 0, load5 = 0, load15 = 0;
-    std::uint64_t user = 0, system = 0, idle = 0, iowait = 0, steal = 0; // jiffies since boot; user includes nice
+    std::uint64_t user = 0, system = 0, idle = 0, iowait = 0,
+                  steal = 0; // jiffies since boot; user includes nice
 };
 
 class environment {

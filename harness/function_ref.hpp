@@ -15,16 +15,18 @@ template <class Result, class... Arguments>
 class function_ref<Result(Arguments...)> {
   public:
     template <class Callable>
-        requires(!std::is_same_v<std::remove_cvref_t<Callable>, function_ref> &&
-                 std::is_invocable_r_v<Result, Callable&, Arguments...>)
-    function_ref(Callable&& callable) // NOLINT(google-explicit-constructor): stands in for the callable
+    requires(!std::is_same_v<std::remove_cvref_t<Callable>, function_ref> &&
+             std::is_invocable_r_v<Result, Callable&, Arguments...>)
+        function_ref(Callable&& callable) // NOLINT(google-explicit-constructor): stands in for the callable
         : object_(const_cast<void*>(static_cast<const void*>(std::addressof(callable)))),
           call_([](void* object, Arguments... arguments) -> Result {
               return static_cast<Result>((*static_cast<std::remove_reference_t<Callable>*>(object))(
                   std::forward<Arguments>(arguments)...));
           }) {}
 
-    Result operator()(Arguments... arguments) const { return call_(object_, std::forward<Arguments>(arguments)...); }
+    Result operator()(Arguments... arguments) const {
+        return call_(object_, std::forward<Arguments>(arguments)...);
+    }
 
   private:
     void* object_;

@@ -38,11 +38,16 @@ interrupt_guard::interrupt_guard() {
 interrupt_guard::~interrupt_guard() {
     sigaction(SIGINT, &old_interrupt_, nullptr);
     sigaction(SIGTERM, &old_terminate_, nullptr);
+    received.store(0, std::memory_order_relaxed);
 }
 
-bool interrupted() noexcept { return received.load(std::memory_order_relaxed) != 0; }
+bool interrupted() noexcept {
+    return received.load(std::memory_order_relaxed) != 0;
+}
 
-int interrupting_signal() noexcept { return received.load(std::memory_order_relaxed); }
+int interrupting_signal() noexcept {
+    return received.load(std::memory_order_relaxed);
+}
 
 signals_held::signals_held() {
     sigset_t both;
@@ -52,6 +57,8 @@ signals_held::signals_held() {
     pthread_sigmask(SIG_BLOCK, &both, &old_);
 }
 
-signals_held::~signals_held() { pthread_sigmask(SIG_SETMASK, &old_, nullptr); }
+signals_held::~signals_held() {
+    pthread_sigmask(SIG_SETMASK, &old_, nullptr);
+}
 
 } // namespace timerbench::harness

@@ -14,7 +14,7 @@ namespace timerbench::harness {
 class interrupt_guard {
   public:
     interrupt_guard();  // installs the handlers and clears the flag
-    ~interrupt_guard(); // puts back what was there
+    ~interrupt_guard(); // puts back what was there and clears the flag
     interrupt_guard(const interrupt_guard&) = delete;
     interrupt_guard& operator=(const interrupt_guard&) = delete;
 
@@ -23,7 +23,7 @@ class interrupt_guard {
     struct sigaction old_terminate_ {};
 };
 
-// Whether a signal has come since the guard was made. Any thread.
+// Whether a signal has come while the guard lives. Any thread.
 [[nodiscard]] bool interrupted() noexcept;
 // The signal that came, 0 if none.
 [[nodiscard]] int interrupting_signal() noexcept;

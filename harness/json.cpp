@@ -6,7 +6,9 @@ namespace timerbench::harness {
 
 namespace {
 
-bool finite(const json& value) { return !value.is_number_float() || std::isfinite(value.get<double>()); }
+bool finite(const json& value) {
+    return !value.is_number_float() || std::isfinite(value.get<double>());
+}
 
 const char* const not_finite = "not a finite number";
 

@@ -26,13 +26,14 @@ inline void do_not_optimize(T& value) {
 }
 
 template <class T>
-    requires(!std::is_lvalue_reference_v<T>)
-inline void do_not_optimize(T&& value) {
+requires(!std::is_lvalue_reference_v<T>) inline void do_not_optimize(T&& value) {
     const T& kept = value;
     do_not_optimize(kept);
 }
 
 // All memory must have been written and must be read anew.
-inline void clobber_memory() { asm volatile("" : : : "memory"); }
+inline void clobber_memory() {
+    asm volatile("" : : : "memory");
+}
 
 } // namespace timerbench::harness

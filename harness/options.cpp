@@ -2,9 +2,9 @@
 
 #include "harness/environment.hpp"
 
-#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <charconv>
+#include <CLI/CLI.hpp>
 #include <cmath>
 #include <fmt/format.h>
 #include <iostream>
@@ -15,7 +15,9 @@ namespace timerbench::harness {
 
 namespace {
 
-std::string joined(const std::vector<std::string>& words) { return fmt::format("{}", fmt::join(words, ", ")); }
+std::string joined(const std::vector<std::string>& words) {
+    return fmt::format("{}", fmt::join(words, ", "));
+}
 
 // A value as an error line shows it: quoted, one line, not endless.
 std::string in_quotes(std::string_view value) {
@@ -25,10 +27,12 @@ std::string in_quotes(std::string_view value) {
     return "'" + shown + (value.size() > 80 ? "...'" : "'");
 }
 
-std::string refuse_number(std::string_view text, std::uint64_t low, std::uint64_t high, std::uint64_t& value) {
+std::string refuse_number(std::string_view text, std::uint64_t low, std::uint64_t high,
+                          std::uint64_t& value) {
     const auto parsed = parse_whole_number(text);
     const auto range = fmt::format("give {} to {}", low, high);
-    const bool digits = !text.empty() && std::all_of(text.begin(), text.end(), [](char c) { return c >= '0' && c <= '9'; });
+    const bool digits =
+        !text.empty() && std::all_of(text.begin(), text.end(), [](char c) { return c >= '0' && c <= '9'; });
     if (!parsed && !digits)
         return in_quotes(text) + " is not a whole number; " + range;
     if (!parsed || *parsed < low || *parsed > high)
@@ -100,7 +104,8 @@ std::string refuse_benchmark_flag(std::string_view word) {
     };
     const auto equals = word.find('=');
     const auto name = word.substr(0, equals);
-    const auto* found = std::find_if(std::begin(flags), std::end(flags), [&](const flag& f) { return f.name == name; });
+    const auto* found =
+        std::find_if(std::begin(flags), std::end(flags), [&](const flag& f) { return f.name == name; });
     if (found == std::end(flags)) {
         std::vector<std::string> names;
         for (const auto& one : flags)
@@ -113,8 +118,9 @@ std::string refuse_benchmark_flag(std::string_view word) {
         return std::string(name) + ": " + in_quotes(value) + " is not accepted; give one of " + joined(words);
     };
     if (equals == std::string_view::npos)
-        return found->type == kind::boolean ? std::string()
-                                            : std::string(name) + ": a value is missing; give " + std::string(name) + "=VALUE";
+        return found->type == kind::boolean
+                   ? std::string()
+                   : std::string(name) + ": a value is missing; give " + std::string(name) + "=VALUE";
     const auto value = word.substr(equals + 1);
     switch (found->type) {
     case kind::boolean:
@@ -142,12 +148,14 @@ std::string refuse_benchmark_flag(std::string_view word) {
         const auto pair_equals = value.find('=');
         if (pair_equals != std::string_view::npos && pair_equals > 0)
             return {};
-        return std::string(name) + ": " + in_quotes(value) + " is not accepted; give KEY=VALUE pairs separated by commas";
+        return std::string(name) + ": " + in_quotes(value) +
+               " is not accepted; give KEY=VALUE pairs separated by commas";
     }
     case kind::text:
         break;
     }
-    return value.empty() ? std::string(name) + ": the value is empty; give " + std::string(name) + "=VALUE" : std::string();
+    return value.empty() ? std::string(name) + ": the value is empty; give " + std::string(name) + "=VALUE"
+                         : std::string();
 }
 
 struct options_parser::state {
@@ -160,8 +168,10 @@ struct options_parser::state {
     };
 
     explicit state(std::string name, std::string question)
-        : program(std::move(name)), app(std::move(question), program) {
+        : program(std::move(name)),
+          app(std::move(question), program) {
         app.set_help_flag("--help", "Print this and exit");
+        app.allow_extras(); // reported by parse(), the first of them by name
     }
 
     flag& add(const std::string& name, const std::string& value_name, const std::string& shown_default,
@@ -174,7 +184,8 @@ struct options_parser::state {
         added.expects = expects;
         added.option = app.add_option(name, added.raw, help);
         // Value names are written by formatter, so that no default text of CLI11 can slip in.
-        added.option->type_name(value_name)->expected(1, repeatable ? CLI::detail::expected_max_vector_size : 1);
+        added.option->type_name(value_name)
+            ->expected(1, repeatable ? CLI::detail::expected_max_vector_size : 1);
         added.option->allow_extra_args(false);
         added.option->multi_option_policy(repeatable ? CLI::MultiOptionPolicy::TakeAll
                                                      : CLI::MultiOptionPolicy::TakeLast);
@@ -193,13 +204,8 @@ struct options_parser::state {
     }
 
     // One line for what CLI11 could not split.
-    [[nodiscard]] std::string explain(const CLI::ParseError& problem, const std::vector<std::string>& words) const {
-        if (problem.get_name() == "ExtrasError") {
-            // Its text lists the left-over words after a colon; name the first.
-            const auto extras = app.remaining();
-            const std::string word = extras.empty() ? problem.what() : extras.front();
-            return in_quotes(word) + " is not an option; give one of " + names();
-        }
+    [[nodiscard]] std::string explain(const CLI::ParseError& problem,
+                                      const std::vector<std::string>& words) const {
         for (const auto& one : flags) {
             const bool named = std::string(problem.what()).find(one->name) != std::string::npos;
             if (problem.get_name() == "ArgumentMismatch" && named)
@@ -210,8 +216,8 @@ struct options_parser::state {
             if (equals != std::string::npos && word.starts_with("--"))
                 for (const auto& name : switches)
                     if (word.compare(0, equals, name) == 0)
-                        return name + ": " + in_quotes(word.substr(equals + 1)) + " is not accepted; give " + name +
-                               " alone";
+                        return name + ": " + in_quotes(word.substr(equals + 1)) + " is not accepted; give " +
+                               name + " alone";
         }
         std::string text = problem.what();
         std::replace(text.begin(), text.end(), '\n', ' ');
@@ -235,8 +241,10 @@ options_parser::options_parser(std::string program, std::string question, std::v
     state& self = *state_;
     self.services = std::move(services);
     self.values.services = self.services;
-    self.add("--service", "NAME", "", "Measure only this service or family; may be given again (default: all)",
-             "one of " + joined(self.services), true, [&self](const std::vector<std::string>& names) -> std::string {
+    self.add("--service", "NAME", "",
+             "Measure only this service or family; may be given again (default: all)",
+             "one of " + joined(self.services), true,
+             [&self](const std::vector<std::string>& names) -> std::string {
                  std::vector<std::string> chosen;
                  for (const auto& word : names) {
                      const auto found = matching_services(self.services, word);
@@ -267,18 +275,20 @@ options_parser::options_parser(std::string program, std::string question, std::v
 
 options_parser::~options_parser() = default;
 
-const std::string& options_parser::program() const { return state_->program; }
+const std::string& options_parser::program() const {
+    return state_->program;
+}
 
-void options_parser::add_number(const std::string& flag, std::uint64_t& target, std::uint64_t low, std::uint64_t high,
-                                const std::string& help) {
+void options_parser::add_number(const std::string& flag, std::uint64_t& target, std::uint64_t low,
+                                std::uint64_t high, const std::string& help) {
     state_->add(flag, "N", std::to_string(target), help, fmt::format("{} to {}", low, high), false,
                 [&target, low, high](const std::vector<std::string>& values) {
                     return refuse_number(values.back(), low, high, target);
                 });
 }
 
-void options_parser::add_numbers(const std::string& flag, std::vector<std::uint64_t>& target, std::uint64_t low,
-                                 std::uint64_t high, const std::string& help) {
+void options_parser::add_numbers(const std::string& flag, std::vector<std::uint64_t>& target,
+                                 std::uint64_t low, std::uint64_t high, const std::string& help) {
     state_->add(flag, "N[,N...]", fmt::format("{}", fmt::join(target, ",")), help,
                 fmt::format("numbers from {} to {}, separated by commas", low, high), true,
                 [&target, low, high](const std::vector<std::string>& values) -> std::string {
@@ -288,7 +298,8 @@ void options_parser::add_numbers(const std::string& flag, std::vector<std::uint6
                         while (true) {
                             const auto comma = std::min(list.find(',', begin), list.size());
                             std::uint64_t number = 0;
-                            const auto problem = refuse_number(list.substr(begin, comma - begin), low, high, number);
+                            const auto problem =
+                                refuse_number(list.substr(begin, comma - begin), low, high, number);
                             if (!problem.empty())
                                 return problem;
                             numbers.push_back(number);
@@ -317,16 +328,17 @@ void options_parser::add_real(const std::string& flag, double& target, double lo
                 });
 }
 
-void options_parser::add_choice(const std::string& flag, std::string& target, std::vector<std::string> choices,
-                                const std::string& help) {
+void options_parser::add_choice(const std::string& flag, std::string& target,
+                                std::vector<std::string> choices, const std::string& help) {
     const std::string all = "one of " + joined(choices);
-    state_->add(flag, "WORD", target, help + " (" + joined(choices) + ")", all, false,
-                [&target, all, choices = std::move(choices)](const std::vector<std::string>& values) -> std::string {
-                    if (std::find(choices.begin(), choices.end(), values.back()) == choices.end())
-                        return in_quotes(values.back()) + " is not accepted; give " + all;
-                    target = values.back();
-                    return {};
-                });
+    state_->add(
+        flag, "WORD", target, help + " (" + joined(choices) + ")", all, false,
+        [&target, all, choices = std::move(choices)](const std::vector<std::string>& values) -> std::string {
+            if (std::find(choices.begin(), choices.end(), values.back()) == choices.end())
+                return in_quotes(values.back()) + " is not accepted; give " + all;
+            target = values.back();
+            return {};
+        });
 }
 
 void options_parser::add_switch(const std::string& flag, bool& target, const std::string& help) {
@@ -336,16 +348,17 @@ void options_parser::add_switch(const std::string& flag, bool& target, const std
 
 void options_parser::allow_benchmark_flags() {
     state_->benchmark_flags = true;
-    state_->app.footer("Google Benchmark's flags are accepted too, written --benchmark_NAME=VALUE: --benchmark_filter, "
-                       "--benchmark_list_tests, --benchmark_repetitions, --benchmark_min_time, --benchmark_out, ...");
+    state_->app.footer(
+        "Google Benchmark's flags are accepted too, written --benchmark_NAME=VALUE: --benchmark_filter, "
+        "--benchmark_list_tests, --benchmark_repetitions, --benchmark_min_time, --benchmark_out, ...");
 }
 
 std::optional<int> options_parser::parse(int argc, const char* const* argv, options& result) {
     return parse(argc, argv, result, std::cout, std::cerr);
 }
 
-std::optional<int> options_parser::parse(int argc, const char* const* argv, options& result, std::ostream& output,
-                                         std::ostream& error) {
+std::optional<int> options_parser::parse(int argc, const char* const* argv, options& result,
+                                         std::ostream& output, std::ostream& error) {
     state& self = *state_;
     const auto refuse = [&](const std::string& problem) {
         error << self.program << ": " << problem << std::endl;
@@ -372,6 +385,8 @@ std::optional<int> options_parser::parse(int argc, const char* const* argv, opti
     } catch (const CLI::ParseError& problem) {
         return refuse(self.explain(problem, words));
     }
+    if (const auto extras = self.app.remaining(); !extras.empty())
+        return refuse(in_quotes(extras.front()) + " is not an option; give one of " + self.names());
     if (self.version) {
         output << self.program << ": " << version_line() << std::endl;
         return exit_fine;

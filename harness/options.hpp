@@ -25,12 +25,14 @@ constexpr int exit_cannot_decide = 3;
 constexpr int exit_interrupted = 130;
 
 struct options {
-    std::vector<std::string> services; // chosen services in the order of the known list; all of them by default
-    bool services_given = false;       // --service was used
+    std::vector<std::string>
+        services;                // chosen services in the order of the known list; all of them by default
+    bool services_given = false; // --service was used
     bool quick = false;
     std::filesystem::path out = "out";
     std::uint64_t seed = 1;
-    std::vector<std::string> benchmark_flags; // "--benchmark_..." words, checked, in order; see allow_benchmark_flags
+    std::vector<std::string>
+        benchmark_flags; // "--benchmark_..." words, checked, in order; see allow_benchmark_flags
 
     // Whether `name` is among the chosen services.
     [[nodiscard]] bool wants(std::string_view name) const;
@@ -73,8 +75,8 @@ class options_parser {
 
     // Empty: go on. A value: return it from main (0 after --help, --list, --version; 2 after one line on `error`).
     [[nodiscard]] std::optional<int> parse(int argc, const char* const* argv, options& result);
-    [[nodiscard]] std::optional<int> parse(int argc, const char* const* argv, options& result, std::ostream& output,
-                                           std::ostream& error);
+    [[nodiscard]] std::optional<int> parse(int argc, const char* const* argv, options& result,
+                                           std::ostream& output, std::ostream& error);
 
     [[nodiscard]] const std::string& program() const;
 
@@ -85,7 +87,8 @@ class options_parser {
 
 // Which of `known` a --service word means: an exact name means itself and nothing else; otherwise a family means all
 // of its variants ("hashed_wheel" for "hashed_wheel/10ms" and its like). Empty: unknown.
-[[nodiscard]] std::vector<std::string> matching_services(const std::vector<std::string>& known, std::string_view word);
+[[nodiscard]] std::vector<std::string> matching_services(const std::vector<std::string>& known,
+                                                         std::string_view word);
 
 // Decimal digits only, within 64 bits.
 [[nodiscard]] std::optional<std::uint64_t> parse_whole_number(std::string_view text);

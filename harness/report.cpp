@@ -16,7 +16,9 @@ namespace timerbench::harness {
 
 namespace {
 
-json interval_json(const interval& value) { return json::array({value.low, value.high}); }
+json interval_json(const interval& value) {
+    return json::array({value.low, value.high});
+}
 
 void put_optional(json& into, const char* key, const std::optional<double>& value, const char* reason) {
     if (value) {
@@ -28,7 +30,11 @@ void put_optional(json& into, const char* key, const std::optional<double>& valu
 }
 
 json ratio_json(const ratio_summary& ratio) {
-    return {{"n", ratio.n}, {"p50", ratio.p50}, {"ci95", interval_json(ratio.ci95)}, {"min", ratio.min}, {"p10", ratio.p10}};
+    return {{"n", ratio.n},
+            {"p50", ratio.p50},
+            {"ci95", interval_json(ratio.ci95)},
+            {"min", ratio.min},
+            {"p10", ratio.p10}};
 }
 
 json row_json(const row& value, std::uint64_t seed) {
@@ -80,7 +86,9 @@ std::string place_text(const row& value) {
     return value.service + " " + case_label(value.case_point) + " " + value.metric;
 }
 
-std::string reason_of(int number) { return std::strerror(number); }
+std::string reason_of(int number) {
+    return std::strerror(number);
+}
 
 // A name in the same folder that no other run uses.
 std::filesystem::path temporary_name(const std::filesystem::path& path) {
@@ -161,8 +169,12 @@ std::string write_whole_files(const std::vector<whole_file>& files) {
 report::report(std::string experiment, options opts, environment env)
     : report(std::move(experiment), std::move(opts), std::move(env), std::cout, std::cerr) {}
 
-report::report(std::string experiment, options opts, environment env, std::ostream& output, std::ostream& error)
-    : experiment_(std::move(experiment)), options_(std::move(opts)), environment_(std::move(env)), output_(output),
+report::report(std::string experiment, options opts, environment env, std::ostream& output,
+               std::ostream& error)
+    : experiment_(std::move(experiment)),
+      options_(std::move(opts)),
+      environment_(std::move(env)),
+      output_(output),
       error_(error) {}
 
 int report::fail(const std::string& message) {
@@ -222,12 +234,15 @@ std::optional<int> report::begin() {
     return std::nullopt;
 }
 
-void report::parameter(const std::string& key, json value) { parameters_[key] = std::move(value); }
+void report::parameter(const std::string& key, json value) {
+    parameters_[key] = std::move(value);
+}
 
 bool report::add(row value) {
     const auto same = [&](const row& other) { return same_place(other, value); };
     if (std::any_of(rows_.begin(), rows_.end(), same)) {
-        check("rows are unique", value.service, false, "a second row of " + place_text(value) + " was refused");
+        check("rows are unique", value.service, false,
+              "a second row of " + place_text(value) + " was refused");
         return false;
     }
     if (value.skipped.empty() && value.error.empty() && !summarise(value, options_.seed)) {
@@ -250,7 +265,9 @@ void report::check(std::string name, std::string service, bool ok, std::string d
     checks_.push_back({std::move(name), std::move(service), ok, std::move(detail)});
 }
 
-void report::print(const text_table& table) { say("\n" + table.str()); }
+void report::print(const text_table& table) {
+    say("\n" + table.str());
+}
 
 void report::print(std::string_view paragraph) {
     say(paragraph);
@@ -269,15 +286,17 @@ json report::to_json() const {
     json marks = environment_.marks();
     if (options_.quick)
         marks.insert(marks.begin(), "QUICK RUN");
-    json result = {{"schema", "timerbench.report/1"}, {"experiment", experiment_}, {"quick", options_.quick},
-                   {"seed", options_.seed},           {"marks", std::move(marks)}, {"environment", environment_.to_json()},
+    json result = {{"schema", "timerbench.report/1"}, {"experiment", experiment_},
+                   {"quick", options_.quick},         {"seed", options_.seed},
+                   {"marks", std::move(marks)},       {"environment", environment_.to_json()},
                    {"parameters", parameters_}};
     result["rows"] = json::array();
     for (const auto& one : rows_)
         result["rows"].push_back(row_json(one, options_.seed));
     result["checks"] = json::array();
     for (const auto& one : checks_)
-        result["checks"].push_back({{"name", one.name}, {"service", one.service}, {"ok", one.ok}, {"detail", one.detail}});
+        result["checks"].push_back(
+            {{"name", one.name}, {"service", one.service}, {"ok", one.ok}, {"detail", one.detail}});
     return finite_only(result);
 }
 
@@ -304,7 +323,8 @@ std::string report::to_json_text() const {
 int report::finish() {
     const auto stopped = [&] {
         error_ << "bench_" << experiment_ << ": interrupted by "
-               << (interrupting_signal() == SIGTERM ? "SIGTERM" : "SIGINT") << "; no report was written" << std::endl;
+               << (interrupting_signal() == SIGTERM ? "SIGTERM" : "SIGINT") << "; no report was written"
+               << std::endl;
         return exit_interrupted;
     };
     if (interrupted())

@@ -58,7 +58,8 @@ class report {
     void print(std::string_view paragraph); // a '\n' is added at the end if missing
 
     // The row of this place, or null. Valid until the next add().
-    [[nodiscard]] const row* find(std::string_view service, const json& case_point, std::string_view metric) const;
+    [[nodiscard]] const row* find(std::string_view service, const json& case_point,
+                                  std::string_view metric) const;
     [[nodiscard]] const std::vector<row>& rows() const { return rows_; }
     [[nodiscard]] const std::vector<check_result>& checks() const { return checks_; }
 

@@ -41,11 +41,11 @@ struct row_summary {
     std::size_t n = 0;
     double min = 0, p10 = 0, p50 = 0, max = 0, mean = 0;
     std::optional<double> p90, p99, p999; // single events only: at least 100, 1 000, 10 000 of them
-    std::optional<interval> ci95;         // of the median; whole visits are resampled where visit_index is known
+    std::optional<interval> ci95; // of the median; whole visits are resampled where visit_index is known
     std::optional<double> stddev;
     outlier_counts outliers;
-    std::optional<double> aa_gap;               // split_half_gap
-    std::optional<ratio_summary> clock_ratio;   // samples / neighbouring clock costs
+    std::optional<double> aa_gap;             // split_half_gap
+    std::optional<ratio_summary> clock_ratio; // samples / neighbouring clock costs
 };
 
 // Empty when the row is skipped or in error, has no samples or a sample that is not finite.

@@ -45,14 +45,22 @@ class real_times final : public time_source {
 
 } // namespace
 
-std::unique_ptr<time_source> real_time_source() { return std::make_unique<real_times>(); }
+std::unique_ptr<time_source> real_time_source() {
+    return std::make_unique<real_times>();
+}
 
-metric_set metrics(const std::string& name) { return {name, name + "_cpu", name + "_rest_cpu", name + "_rate"}; }
+metric_set metrics(const std::string& name) {
+    return {name, name + "_cpu", name + "_rest_cpu", name + "_rate"};
+}
 
-metric_set wall_only(const std::string& name) { return {name, "", "", ""}; }
+metric_set wall_only(const std::string& name) {
+    return {name, "", "", ""};
+}
 
 sampler::sampler(sampler_options settings, std::unique_ptr<time_source> times)
-    : settings_(settings), times_(times ? std::move(times) : real_time_source()), order_(settings.seed) {
+    : settings_(settings),
+      times_(times ? std::move(times) : real_time_source()),
+      order_(settings.seed) {
     settings_.batches_per_visit = std::max(settings_.batches_per_visit, std::uint32_t{1});
 }
 
@@ -134,7 +142,8 @@ bool sampler::run(const std::vector<cell>& cells, std::uint32_t rounds) {
     std::vector<place> places;
     for (const auto& what : cells) {
         auto& state = state_of(what);
-        const bool twice = std::any_of(places.begin(), places.end(), [&](const place& p) { return p.state == &state; });
+        const bool twice =
+            std::any_of(places.begin(), places.end(), [&](const place& p) { return p.state == &state; });
         if (twice)
             problems_.push_back("two cells of " + what.service + " at " + case_label(what.case_point));
         else
@@ -188,7 +197,8 @@ std::vector<check_result> sampler::checks() const {
                 return r.name == one.name && r.service == state->service;
             });
             const std::string detail =
-                one.ok ? one.detail : case_label(state->case_point) + (one.detail.empty() ? "" : ": " + one.detail);
+                one.ok ? one.detail
+                       : case_label(state->case_point) + (one.detail.empty() ? "" : ": " + one.detail);
             if (same == result.end())
                 result.push_back({one.name, state->service, one.ok, detail});
             else if (same->ok && !one.ok)

@@ -127,7 +127,8 @@ class visit {
     // pause() (counted nowhere; sleeps until an absolute time). One sample from the sum of all bursts. Each burst
     // carries one clock reading inside its timed part.
     batch_result sample_bursts(const metric_set& names, std::uint32_t bursts, std::uint64_t ops_per_burst,
-                               function_ref<void()> body, function_ref<void()> drain, function_ref<void()> pause);
+                               function_ref<void()> body, function_ref<void()> drain,
+                               function_ref<void()> pause);
 
     // Every thread of the team runs body(thread index), ops_per_thread operations each. wall: mean over threads of a
     // thread's own time per own operation (not divided by threads); cpu: CPU of all team threads per operation of
@@ -151,7 +152,8 @@ class visit {
     // The counts of this batch are wrong: every row of this cell becomes an error without a figure, and the cell is
     // not visited again. The first reason stands.
     void fail(const std::string& reason);
-    void fail_metric(const std::string& metric, const std::string& reason); // this row only; the visit goes on
+    void fail_metric(const std::string& metric,
+                     const std::string& reason); // this row only; the visit goes on
     // The cell (or one metric of it) cannot be measured here.
     void skip(const std::string& reason);
     void skip_metric(const std::string& metric, const std::string& reason);
@@ -168,8 +170,8 @@ class visit {
     batch_result record(const metric_set& names, const sums& batch);
     batch_result refuse(const std::string& what);
     void finish_batch();
-    void put(const std::string& metric, const std::string& unit, double amount, double clock_ns, double batch_ns,
-             bool wall);
+    void put(const std::string& metric, const std::string& unit, double amount, double clock_ns,
+             double batch_ns, bool wall);
 
     sampler& owner_;
     sampler_cell_state& state_;
@@ -177,7 +179,7 @@ class visit {
     std::uint32_t order_;
     bool warm_up_;
     batch_driver* driver_;
-    std::uint32_t batch_ = 0;      // batches begun with next()
+    std::uint32_t batch_ = 0; // batches begun with next()
     bool uses_next_ = false;
     bool measured_batch_open_ = false;
     double batch_seconds_ = 0;
@@ -223,9 +225,9 @@ class sampler {
     std::uint32_t visits_ = 0;
     std::uint32_t rounds_ = 0;
     bool calibrated_ = false;
-    double empty_loop_ns_ = 0;     // smallest seen so far
-    double cpu_overhead_ns_ = 0;   // what reading the clocks adds to a thread CPU difference
-    double rest_overhead_ns_ = 0;  // and to process CPU minus thread CPU
+    double empty_loop_ns_ = 0;          // smallest seen so far
+    double cpu_overhead_ns_ = 0;        // what reading the clocks adds to a thread CPU difference
+    double rest_overhead_ns_ = 0;       // and to process CPU minus thread CPU
     std::vector<std::string> problems_; // of the cell lists given to run()
 };
 

@@ -19,7 +19,9 @@ std::uint64_t random_source::below(std::uint64_t bound) {
     return static_cast<std::uint64_t>((static_cast<wide>(next()) * bound) >> 64);
 }
 
-double random_source::unit() { return static_cast<double>(next() >> 11) * 0x1.0p-53; }
+double random_source::unit() {
+    return static_cast<double>(next() >> 11) * 0x1.0p-53;
+}
 
 std::string refuse_samples(std::span<const double> samples, bool positive_only) {
     if (samples.empty())
@@ -92,7 +94,9 @@ std::optional<double> percentile(std::span<const double> samples, double percent
     return percentile_of_sorted(sorted_copy(samples), percent);
 }
 
-std::optional<double> median(std::span<const double> samples) { return percentile(samples, 50); }
+std::optional<double> median(std::span<const double> samples) {
+    return percentile(samples, 50);
+}
 
 std::optional<double> mean(std::span<const double> samples) {
     if (!usable(samples))
@@ -153,7 +157,8 @@ outlier_counts count_outliers(std::span<const double> samples) {
     return counts;
 }
 
-std::optional<interval> median_interval(std::span<const double> samples, std::uint64_t seed, std::size_t resamples) {
+std::optional<interval> median_interval(std::span<const double> samples, std::uint64_t seed,
+                                        std::size_t resamples) {
     if (!usable(samples, 2))
         return std::nullopt;
     const auto sorted = sorted_copy(samples);
@@ -211,15 +216,17 @@ std::optional<interval> grouped_median_interval(std::span<const double> samples,
     return middle_95(medians);
 }
 
-std::optional<ratio_summary> paired_ratio(std::span<const double> numerators, std::span<const double> denominators,
-                                          std::uint64_t seed, std::string* why) {
+std::optional<ratio_summary> paired_ratio(std::span<const double> numerators,
+                                          std::span<const double> denominators, std::uint64_t seed,
+                                          std::string* why) {
     const auto refused = [&](std::string reason) -> std::optional<ratio_summary> {
         if (why)
             *why = std::move(reason);
         return std::nullopt;
     };
     if (numerators.size() != denominators.size())
-        return refused(std::to_string(numerators.size()) + " samples against " + std::to_string(denominators.size()));
+        return refused(std::to_string(numerators.size()) + " samples against " +
+                       std::to_string(denominators.size()));
     if (const auto reason = refuse_samples(numerators); !reason.empty())
         return refused("numerators: " + reason);
     for (std::size_t i = 0; i < numerators.size(); ++i)
@@ -246,7 +253,8 @@ std::optional<ratio_summary> paired_ratio(std::span<const double> numerators, st
     return summary;
 }
 
-std::optional<double> split_half_gap(std::span<const double> samples, std::span<const std::uint32_t> group_of) {
+std::optional<double> split_half_gap(std::span<const double> samples,
+                                     std::span<const std::uint32_t> group_of) {
     if (!usable(samples, 4) || (!group_of.empty() && group_of.size() != samples.size()))
         return std::nullopt;
     std::vector<double> even;
@@ -302,7 +310,8 @@ std::optional<double> rule_of_three(std::uint64_t trials) {
     return std::min(1.0, 3.0 / static_cast<double>(trials));
 }
 
-std::optional<thread_figures> combine_threads(std::span<const thread_time> threads, std::uint64_t ops_per_thread) {
+std::optional<thread_figures> combine_threads(std::span<const thread_time> threads,
+                                              std::uint64_t ops_per_thread) {
     if (threads.empty() || ops_per_thread == 0)
         return std::nullopt;
     const auto count = static_cast<double>(threads.size());

@@ -134,9 +134,10 @@ struct thread_time {
 };
 
 struct thread_figures {
-    double wall_ns_per_op_per_thread = 0; // mean over threads of own duration / own operations: not divided by threads
-    double cpu_ns_per_op = 0;             // CPU of all threads / operations of all threads
-    double operations_per_second = 0;     // operations of all threads / (last end - first begin)
+    double wall_ns_per_op_per_thread =
+        0;                    // mean over threads of own duration / own operations: not divided by threads
+    double cpu_ns_per_op = 0; // CPU of all threads / operations of all threads
+    double operations_per_second = 0; // operations of all threads / (last end - first begin)
 };
 
 // Empty when there is no thread, ops_per_thread is 0, or a duration is not positive.

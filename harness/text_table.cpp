@@ -111,7 +111,9 @@ std::string format_number(double value, int decimals) {
     return text;
 }
 
-table_cell text(std::string value) { return {std::move(value), {}}; }
+table_cell text(std::string value) {
+    return {std::move(value), {}};
+}
 
 table_cell number(double value, int decimals) {
     if (!std::isfinite(value))
@@ -119,9 +121,13 @@ table_cell number(double value, int decimals) {
     return {format_number(value, decimals), {}};
 }
 
-table_cell number(std::uint64_t value) { return {std::to_string(value), {}}; }
+table_cell number(std::uint64_t value) {
+    return {std::to_string(value), {}};
+}
 
-table_cell absent(std::string reason) { return {"-", {std::move(reason)}}; }
+table_cell absent(std::string reason) {
+    return {"-", {std::move(reason)}};
+}
 
 table_cell figure(const row* value, statistic what, int decimals, std::uint64_t seed) {
     if (auto cell = without_figure(value))
@@ -156,16 +162,20 @@ table_cell figure_with_interval(const row* value, int decimals, std::uint64_t se
 }
 
 text_table::text_table(std::string title, std::vector<column> columns)
-    : title_(std::move(title)), columns_(std::move(columns)) {}
+    : title_(std::move(title)),
+      columns_(std::move(columns)) {}
 
 void text_table::add_row(std::vector<table_cell> cells) {
     if (cells.size() > columns_.size())
-        throw std::invalid_argument(fmt::format("table '{}': {} cells for {} columns", title_, cells.size(), columns_.size()));
+        throw std::invalid_argument(
+            fmt::format("table '{}': {} cells for {} columns", title_, cells.size(), columns_.size()));
     cells.resize(columns_.size());
     rows_.push_back(std::move(cells));
 }
 
-void text_table::add_note(std::string note) { notes_.push_back(std::move(note)); }
+void text_table::add_note(std::string note) {
+    notes_.push_back(std::move(note));
+}
 
 std::string text_table::str() const {
     std::vector<std::string> footnotes;

@@ -26,7 +26,20 @@ struct table_cell {
 };
 
 // Which figure of a row a cell shows. clock_* are those of the ratio to one steady_clock::now().
-enum class statistic { min, p10, p50, p90, p99, p999, max, mean, clock_p50, clock_min, clock_p10, aa_percent };
+enum class statistic {
+    min,
+    p10,
+    p50,
+    p90,
+    p99,
+    p999,
+    max,
+    mean,
+    clock_p50,
+    clock_min,
+    clock_p10,
+    aa_percent
+};
 
 [[nodiscard]] table_cell text(std::string value);
 // Fixed decimals, no exponent below 1e15. Not finite: "-" with a note.

@@ -14,9 +14,15 @@ std::int64_t read_clock(clockid_t clock) {
 
 } // namespace
 
-std::int64_t thread_cpu_ns() { return read_clock(CLOCK_THREAD_CPUTIME_ID); }
-std::int64_t process_cpu_ns() { return read_clock(CLOCK_PROCESS_CPUTIME_ID); }
-std::int64_t steady_ns() { return read_clock(CLOCK_MONOTONIC); }
+std::int64_t thread_cpu_ns() {
+    return read_clock(CLOCK_THREAD_CPUTIME_ID);
+}
+std::int64_t process_cpu_ns() {
+    return read_clock(CLOCK_PROCESS_CPUTIME_ID);
+}
+std::int64_t steady_ns() {
+    return read_clock(CLOCK_MONOTONIC);
+}
 
 thread_team::thread_team(unsigned threads) : times_(threads == 0 ? 1 : threads) {
     threads_.reserve(times_.size());

@@ -10,7 +10,9 @@ namespace timerbench::harness {
 
 namespace {
 
-double as_double(std::int64_t value) { return static_cast<double>(value); }
+double as_double(std::int64_t value) {
+    return static_cast<double>(value);
+}
 
 void add_note(std::string& notes, const std::string& text) {
     if (notes.find(text) == std::string::npos)
@@ -43,11 +45,13 @@ std::vector<row> sampler_cell_state::rows(const sampler_options& settings, doubl
                 figures.error = "took no sample outside the warm-up";
             else if (const auto best = minimum(figures.samples); one.wall && best && !floor) {
                 if (*best < settings.cycle_ns)
-                    figures.error = "optimised away: " + format_number(*best, 3) + " ns is less than a processor cycle (" +
+                    figures.error = "optimised away: " + format_number(*best, 3) +
+                                    " ns is less than a processor cycle (" +
                                     format_number(settings.cycle_ns, 2) + " ns)";
                 else if (empty_loop_ns > 0 && std::fabs(*best - empty_loop_ns) <= 0.1 * empty_loop_ns)
-                    figures.error = "optimised away: " + format_number(*best, 3) + " ns is the cost of an empty loop (" +
-                                    format_number(empty_loop_ns, 3) + " ns)";
+                    figures.error = "optimised away: " + format_number(*best, 3) +
+                                    " ns is the cost of an empty loop (" + format_number(empty_loop_ns, 3) +
+                                    " ns)";
             }
         }
         if (!figures.error.empty() || !figures.skipped.empty()) {
@@ -57,8 +61,9 @@ std::vector<row> sampler_cell_state::rows(const sampler_options& settings, doubl
             figures.visit_order.clear();
             figures.first_pass.reset();
         } else if (one.shortest_batch_ns > 0 && one.shortest_batch_ns < settings.short_batch_ns) {
-            add_note(figures.note, "batches shorter than " + format_number(settings.short_batch_ns / 1000, 0) +
-                                       " us (shortest " + format_number(one.shortest_batch_ns / 1000, 1) +
+            add_note(figures.note, "batches shorter than " +
+                                       format_number(settings.short_batch_ns / 1000, 0) + " us (shortest " +
+                                       format_number(one.shortest_batch_ns / 1000, 1) +
                                        " us): the clock's own cost shows");
         }
         result.push_back(std::move(figures));
@@ -66,7 +71,8 @@ std::vector<row> sampler_cell_state::rows(const sampler_options& settings, doubl
     // Declared metrics that never came, and cells that recorded nothing at all.
     std::vector<std::string> missing;
     if (closed() || result.empty()) {
-        for (const auto& name : declared.empty() && result.empty() ? std::vector<std::string>{"all"} : declared)
+        for (const auto& name :
+             declared.empty() && result.empty() ? std::vector<std::string>{"all"} : declared)
             if (std::none_of(result.begin(), result.end(), [&](const row& r) { return r.metric == name; }))
                 missing.push_back(name);
     }
@@ -97,11 +103,18 @@ struct visit::sums {
     double clock_ns = 0; // neighbouring clock cost
 };
 
-visit::visit(sampler& owner, sampler_cell_state& state, std::uint32_t index, std::uint32_t order, bool warm_up,
-             batch_driver* driver)
-    : owner_(owner), state_(state), index_(index), order_(order), warm_up_(warm_up), driver_(driver) {}
+visit::visit(sampler& owner, sampler_cell_state& state, std::uint32_t index, std::uint32_t order,
+             bool warm_up, batch_driver* driver)
+    : owner_(owner),
+      state_(state),
+      index_(index),
+      order_(order),
+      warm_up_(warm_up),
+      driver_(driver) {}
 
-bool visit::warming() const { return warm_up_ || (uses_next_ && batch_ <= owner_.settings_.warm_up_batches); }
+bool visit::warming() const {
+    return warm_up_ || (uses_next_ && batch_ <= owner_.settings_.warm_up_batches);
+}
 
 std::uint64_t visit::seed() const {
     return random_source(owner_.settings_.seed ^ (std::uint64_t{index_} * 0x9e3779b97f4a7c15U)).next();
@@ -139,8 +152,8 @@ bool visit::next() {
     return true;
 }
 
-void visit::put(const std::string& metric, const std::string& unit, double amount, double clock_ns, double batch_ns,
-                bool wall) {
+void visit::put(const std::string& metric, const std::string& unit, double amount, double clock_ns,
+                double batch_ns, bool wall) {
     auto& place = state_.at(metric);
     row& figures = place.figures;
     figures.unit = unit;
@@ -169,13 +182,16 @@ batch_result visit::record(const metric_set& names, const sums& batch) {
     if (!(batch.ops > 0))
         return refuse("a batch of 0 operations");
     if (!std::isfinite(batch.wall_ns) || !(batch.wall_ns > 0))
-        return refuse("a batch took " + nanoseconds(batch.wall_ns) + " of wall time: the clock went backwards or stood");
+        return refuse("a batch took " + nanoseconds(batch.wall_ns) +
+                      " of wall time: the clock went backwards or stood");
     if (!(batch.clock_ns > 0))
         return refuse("reading the clock took " + nanoseconds(batch.clock_ns) + " beside a batch");
     if (!names.cpu.empty() && !(batch.cpu_ns > 0))
-        return refuse("a batch took " + nanoseconds(batch.cpu_ns) + " of CPU time: the clock went backwards or stood");
+        return refuse("a batch took " + nanoseconds(batch.cpu_ns) +
+                      " of CPU time: the clock went backwards or stood");
     if (!names.rest.empty() && batch.rest_ns < -owner_.rest_overhead_ns_ - 1000)
-        return refuse("the rest of the process took " + nanoseconds(batch.rest_ns) + " of CPU time in a batch");
+        return refuse("the rest of the process took " + nanoseconds(batch.rest_ns) +
+                      " of CPU time in a batch");
 
     // Reading the CPU clocks is not the service's cost. What is left may be less than nothing by a few nanoseconds.
     const double cpu_ns = std::max(batch.cpu_ns - batch.callers * owner_.cpu_overhead_ns_, 0.0);

@@ -211,6 +211,7 @@ what_happened() {
     2) echo "unusable input or output" ;;
     3) echo "cannot decide" ;;
     124) echo "killed, it ran for more than $(elapsed "$2")" ;;
+    137) echo "killed: out of memory, or it ignored the end of its $(elapsed "$2")" ;;
     *) if (($1 > 128)); then echo "died of signal $(($1 - 128))"; else echo "exit code $1"; fi ;;
     esac
 }

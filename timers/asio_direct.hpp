@@ -19,6 +19,7 @@
 #include <future>
 #include <thread>
 #include <type_traits>
+#include <utility>
 
 namespace timerbench {
 

@@ -30,6 +30,7 @@
 #include "timers/detail/abandon.hpp"
 #include "timers/detail/callback_scope.hpp"
 #include "timers/detail/driver_thread.hpp"
+#include "timers/detail/firing.hpp"
 #include "timers/detail/fork_guard.hpp"
 #include "timers/detail/per_thread.hpp"
 #include "timers/detail/spin_lock.hpp"
@@ -37,7 +38,6 @@
 #include "timers/service.hpp"
 
 #include <atomic>
-#include <condition_variable>
 #include <cstdint>
 #include <deque>
 #include <map>
@@ -74,6 +74,9 @@ public:
         timer(const timer&) = delete;
         timer& operator=(const timer&) = delete;
         ~timer() {
+            if (home_.load(std::memory_order_relaxed) == nullptr && precise_.load(std::memory_order_relaxed) == nullptr) {
+                return; // never armed: a timeout whose operation was ready pays nothing here
+            }
             service_.cancel(*this);
             detail::callback_scope::forget(this);
             delete precise_.load(std::memory_order_relaxed);
@@ -90,12 +93,7 @@ public:
         // foreign cancel may read it while a callback of the precise service arms the timer for the first time in a
         // shard; that cancel waits for the callback and then reads it again.
         std::atomic<shard*> home_{nullptr};
-        // Callbacks of this timer that are running. Raised by the clock thread under home_'s lock, lowered under
-        // ended_mutex_, read by anybody. Above one only while a replaced clock thread is stuck in the callback.
-        std::atomic<std::uint32_t> running_{0};
-        // Raised by a cancel that is going to wait, lowered by it before it returns, read by the callback's own re-arm. A
-        // re-arm that still read false is caught by the second look of that cancel.
-        std::atomic<bool> cancel_begun_{false};
+        detail::firing_state firing_;
         // The handle of the precise service, owned; null until the first long duration. Written and read as home_ is.
         std::atomic<precise_timer*> precise_{nullptr};
     };
@@ -112,14 +110,14 @@ public:
                 .latest = duration{options_.slot_ns},
                 .cancel_frees = false,
                 .allocates = "nothing in the steady state; the first duration above the threshold makes a handle once",
-                .manual_clock = Clock::is_manual,
+                .manual_clock = true,
                 .drives_after_fork = true,
                 .threshold = options_.threshold_s < 0 ? duration{} : std::chrono::seconds{options_.threshold_s}};
     }
 
     /// Any thread.
     bool arm(timer& t, duration d, callback c) {
-        if (t.cancel_begun_.load(std::memory_order_acquire)) {
+        if (t.firing_.cancel_begun.load(std::memory_order_acquire)) {
             return false;
         }
         if (is_long(d)) {
@@ -136,7 +134,7 @@ public:
         // A timer that its own callback may be re-arming stays in the shard it was in: the lock that guards it must not
         // change under the eyes of a foreign cancel.
         shard* s = nullptr;
-        if (t.running_.load(std::memory_order_relaxed) != 0 || t.precise_.load(std::memory_order_relaxed) != nullptr) {
+        if (t.firing_.is_running() || t.precise_.load(std::memory_order_relaxed) != nullptr) {
             s = t.home_.load(std::memory_order_relaxed);
         }
         if (s == nullptr) {
@@ -156,9 +154,8 @@ public:
     /// Any thread.
     bool cancel(timer& t) {
         const bool withdrawn = withdraw(t);
-        const bool running = t.running_.load(std::memory_order_acquire) != 0;
         const bool maybe_precise = t.precise_.load(std::memory_order_acquire) != nullptr;
-        if (!running && !maybe_precise) [[likely]] {
+        if (!t.firing_.is_running() && !maybe_precise) [[likely]] {
             return withdrawn;
         }
         return cancel_slowly(t) || withdrawn;
@@ -472,21 +469,14 @@ private:
         }
         // From here on the callback cannot re-arm, but a re-arm that was already on its way may land in either place once.
         // Waiting for both kinds of callback and then looking at the slot again catches it.
-        t.cancel_begun_.store(true, std::memory_order_seq_cst);
+        t.firing_.cancel_begun.store(true, std::memory_order_seq_cst);
         bool withdrawn = withdraw(t);
-        await_callback(t);
+        gate_.await(t.firing_);
         withdrawn |= cancel_precise(t);
         withdrawn |= withdraw(t);
-        await_callback(t);
-        t.cancel_begun_.store(false, std::memory_order_release);
+        gate_.await(t.firing_);
+        t.firing_.cancel_begun.store(false, std::memory_order_release);
         return withdrawn;
-    }
-
-    void await_callback(timer& t) {
-        std::unique_lock lock{ended_mutex_};
-        ++awaiting_;
-        ended_.wait(lock, [&t] { return t.running_.load(std::memory_order_acquire) == 0; });
-        --awaiting_;
     }
 
     // The slow path of `arm`: no clock thread yet, or one that has been silent for too long. False after stop.
@@ -570,31 +560,18 @@ private:
                 if (t == nullptr) {
                     return;
                 }
-                t->running_.fetch_add(1, std::memory_order_relaxed);
+                gate_.begin(t->firing_);
                 c = t->callback_;
                 ++s.totals.fired;
             }
             clock_lock.unlock();
-            run(*t, c, s);
+            if (gate_.run(this, *t, t->firing_, c)) {
+                const std::lock_guard lock{s.lock};
+                ++s.totals.threw;
+            }
             clock_lock.lock();
             if (served % looks_per_life_sign == 0 && epoch == epoch_) {
                 show_life(clock_.now());
-            }
-        }
-    }
-
-    // No lock is held. The callback may destroy the timer.
-    void run(timer& t, callback c, shard& s) {
-        detail::callback_scope scope{this, &t};
-        if (detail::run_guarded(c)) {
-            const std::lock_guard lock{s.lock};
-            ++s.totals.threw;
-        }
-        if (scope.timer() != nullptr) {
-            const std::lock_guard lock{ended_mutex_};
-            t.running_.fetch_sub(1, std::memory_order_release);
-            if (awaiting_ != 0) {
-                ended_.notify_all();
             }
         }
     }
@@ -622,9 +599,7 @@ private:
     bool ever_started_ = false;
     std::vector<std::unique_ptr<driver>> drivers_;
 
-    std::mutex ended_mutex_;
-    std::condition_variable ended_;
-    unsigned awaiting_ = 0; // cancels that wait; guarded by ended_mutex_
+    detail::firing_gate gate_;
 };
 
 template <class Clock>

@@ -74,7 +74,11 @@ class coarse_slot_faithful {
         explicit timer(coarse_slot_faithful& service) : service_{service}, precise_{service.precise_} {}
         timer(const timer&) = delete;
         timer& operator=(const timer&) = delete;
-        ~timer() { service_.cancel(*this); }
+        ~timer() {
+            if (home_ != nullptr || long_) { // else never armed: a timeout whose operation was ready pays nothing here
+                service_.cancel(*this);
+            }
+        }
 
       private:
         friend class coarse_slot_faithful;

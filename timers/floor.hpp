@@ -14,14 +14,14 @@ namespace timerbench {
 
 /// Any thread: timers share nothing.
 class floor_service {
-public:
+  public:
     class timer {
-    public:
+      public:
         explicit timer(floor_service&) noexcept {}
         timer(const timer&) = delete;
         timer& operator=(const timer&) = delete;
 
-    private:
+      private:
         friend class floor_service;
         bool armed_ = false;
     };
@@ -44,7 +44,8 @@ public:
     [[nodiscard]] service_traits traits() const noexcept {
         static constexpr std::array faults{
             fault{1, "never_fires", "Nothing fires, whatever its deadline."},
-            fault{6, "stop_keeps_timers", "An armed timer stays armed when the service stops, and arm goes on working."},
+            fault{6, "stop_keeps_timers",
+                  "An armed timer stays armed when the service stops, and arm goes on working."},
             fault{11, "counts_nothing", "All counters stay zero."},
         };
         return {.latest = duration::max(), .faults = faults};

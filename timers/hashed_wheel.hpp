@@ -13,8 +13,8 @@
 //   arm: a clock reading, a lock, a node from the pool and a link at the end of the queue. cancel: a lock and two stores.
 //   The division, the wheel and most cold lines are the worker's, which pays about as much again later, in bulk. Nothing is
 //   allocated once the pool has grown to its high water mark. It never shrinks and holds 64 bytes for each timer that
-//   was armed at the worst moment and for each one cancelled since the tick before; with `mark`, for each one
-//   cancelled within its own duration, so rate x timeout.
+//   was armed at the worst moment and for each one cancelled since the tick before; with `mark`, for each one that was
+//   cancelled in the wheel and whose tick is to come, so up to rate x timeout.
 // What it is bad at
 //   Lateness up to a tick. The worker gets up at every tick whether anything is pending or not, and walks every node once a
 //   turn. Work is put off, so a caller faster than the worker only fills the queue: look at the backlog.
@@ -54,7 +54,7 @@ namespace timerbench {
 
 struct hashed_wheel_options {
     std::int64_t tick_ns = 10'000'000; ///< At least 1 000.
-    bool mark = false;                 ///< Whether cancel only marks the node, which then stays until its tick.
+    bool mark = false; ///< Whether cancel only marks the node, which then stays until its tick.
 };
 
 /// Usable from any thread. `Clock` is a clock_source.
@@ -62,12 +62,12 @@ template <class Clock>
 class hashed_wheel {
     struct node;
 
-public:
+  public:
     static constexpr std::int64_t slots = 512;
     static constexpr std::size_t transfers_per_tick = 100'000;
 
     class timer {
-    public:
+      public:
         explicit timer(hashed_wheel& service) noexcept : service_{service} {}
         timer(const timer&) = delete;
         timer& operator=(const timer&) = delete;
@@ -77,7 +77,7 @@ public:
             }
         }
 
-    private:
+      private:
         friend class hashed_wheel;
         hashed_wheel& service_;
         // The node of the last arm; guarded by the service's lock. The timer is armed if the node says so too: it may
@@ -90,7 +90,9 @@ public:
 
     /// The clock outlives the service. Throws std::invalid_argument for a tick below 1 000 ns.
     explicit hashed_wheel(Clock& clock = steady(), hashed_wheel_options options = {})
-        : clock_{clock}, options_{checked(options)}, start_{clock.now()} {}
+        : clock_{clock},
+          options_{checked(options)},
+          start_{clock.now()} {}
     hashed_wheel(const hashed_wheel&) = delete;
     hashed_wheel& operator=(const hashed_wheel&) = delete;
     ~hashed_wheel() { stop(); }
@@ -153,7 +155,8 @@ public:
         }
         std::unique_lock lock{front_};
         stopped_ = true;
-        for_each_node([this](node& n) { dropped_ += n.owner.exchange(nullptr, std::memory_order_release) != nullptr; });
+        for_each_node(
+            [this](node& n) { dropped_ += n.owner.exchange(nullptr, std::memory_order_release) != nullptr; });
         drained_.notify_all();
         running_.await_all(lock);
         if (!worker_.joinable()) {
@@ -174,7 +177,8 @@ public:
         if (!fork_.in_child()) {
             lock.lock();
         }
-        timerbench::counters c{.armed = armed_, .fired = fired_, .cancelled = cancelled_, .dropped = dropped_, .threw = threw_};
+        timerbench::counters c{
+            .armed = armed_, .fired = fired_, .cancelled = cancelled_, .dropped = dropped_, .threw = threw_};
         for_each_node([&c](node& n) { c.pending += n.owner.load(std::memory_order_relaxed) != nullptr; });
         return c;
     }
@@ -216,13 +220,14 @@ public:
         return chunks_.size() * nodes_per_chunk;
     }
 
-private:
+  private:
     static constexpr std::size_t nodes_per_chunk = 1'024;
 
     // The links place a node in the front queue, in a slot or among the due: first the front lock guards them, and from the
     // moment the worker has taken the node over they are the worker's, as are `rounds` and `placed`.
     struct alignas(64) node : detail::list_link {
-        node* chain = nullptr; // next on the cancelled queue or in the pool; guarded by the lock, or by whoever took it off
+        node* chain =
+            nullptr; // next on the cancelled queue or in the pool; guarded by the lock, or by whoever took it off
         union {
             std::int64_t deadline_ns = 0; // on the clock, until placed
             std::int64_t rounds;          // whole turns still to pass, once placed
@@ -262,8 +267,8 @@ private:
 
     static hashed_wheel_options checked(hashed_wheel_options options) {
         if (options.tick_ns < 1'000) {
-            throw std::invalid_argument{
-                "hashed_wheel: tick of " + std::to_string(options.tick_ns) + " ns; at least 1000 is needed"};
+            throw std::invalid_argument{"hashed_wheel: tick of " + std::to_string(options.tick_ns) +
+                                        " ns; at least 1000 is needed"};
         }
         return options;
     }
@@ -339,7 +344,9 @@ private:
     // --- time ---
 
     // The last tick that is not after `now`, which is not before the start.
-    [[nodiscard]] std::int64_t tick_reached(time_point now) const noexcept { return (now - start_).count() / options_.tick_ns; }
+    [[nodiscard]] std::int64_t tick_reached(time_point now) const noexcept {
+        return (now - start_).count() / options_.tick_ns;
+    }
 
     // The first tick that is not before the deadline.
     [[nodiscard]] std::int64_t tick_of(std::int64_t deadline_ns) const noexcept {
@@ -441,7 +448,9 @@ private:
         return true;
     }
 
-    static constexpr std::size_t slot_of(std::int64_t tick) noexcept { return static_cast<std::size_t>(tick % slots); }
+    static constexpr std::size_t slot_of(std::int64_t tick) noexcept {
+        return static_cast<std::size_t>(tick % slots);
+    }
 
     // What is late already goes to the next tick.
     void place(node& n) noexcept {

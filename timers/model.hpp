@@ -16,7 +16,7 @@ namespace timerbench {
 
 /// Not thread-safe.
 class model {
-public:
+  public:
     using id = std::size_t;
 
     explicit model(time_point start) : now_{start} {}
@@ -100,10 +100,12 @@ public:
         return c;
     }
 
-private:
+  private:
     using queue = std::multimap<time_point, id>;
 
-    [[nodiscard]] bool is_due(time_point deadline) const { return deadline <= now_ && deadline != time_point::max(); }
+    [[nodiscard]] bool is_due(time_point deadline) const {
+        return deadline <= now_ && deadline != time_point::max();
+    }
 
     bool remove(id timer) {
         const auto found = by_id_.find(timer);

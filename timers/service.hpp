@@ -98,6 +98,12 @@ struct service_traits {
     bool drives_after_fork = false;
     /// Largest number of different durations that the service was made for; 0: any.
     std::size_t most_durations = 0;
+    /// Largest number of timers that can be armed at the same time, beyond which `arm` may return false; 0: any.
+    std::size_t most_timers = 0;
+    /// Whether a cancelled timer holds memory until the deadline that it had: rate x timeout in all, without a bound.
+    bool cancelled_held_to_deadline = false;
+    /// Whether callbacks of different timers may run at the same time.
+    bool callbacks_overlap = false;
     /// Durations strictly above this take another path; zero: there is no such threshold.
     duration threshold{};
     std::span<const fault> faults{};

@@ -5,6 +5,7 @@
 #include "timers/asio.hpp"
 #include "timers/hashed_wheel.hpp"
 #include "timers/coarse_slot.hpp"
+#include "timers/coarse_slot_faithful.hpp"
 #include "timers/libevent.hpp"
 #include "timers/listing.hpp"
 #include "timers/twin.hpp"
@@ -15,6 +16,7 @@ namespace timerbench {
 // clang-format off
 using all_services = service_list<
     clocked<"coarse_slot", coarse_slot>,
+    clocked<"coarse_slot_faithful", coarse_slot_faithful>,
     clocked<"twin", twin>,
     real_time<"asio", basic_asio<asio_options{}>>,
     real_time<"asio_per_thread", basic_asio<asio_options{.driver = driven_by::caller_loop, .locked = false}>>,

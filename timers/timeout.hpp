@@ -60,29 +60,42 @@ public:
     /// Empty while pending. If the service refuses to arm (it has stopped), the timeout elapses at once: an operation
     /// that nobody bounds any more must not be waited for.
     [[nodiscard]] std::optional<result> poll(const waker& w) {
-        if (auto value = operation_.poll(w)) {
-            return result{std::optional<value_type>{*std::move(value)}};
+        // The operation's answer is built where this function's own will be and copied nowhere: on the ready path copies
+        // of it would cost more than everything else here.
+        std::optional<result> answer{std::in_place, answer_of{operation_, w}};
+        if (!answer->value.has_value() && !elapsed(w)) {
+            answer.reset();
         }
-        {
-            const std::lock_guard lock{lock_};
-            if (fired_) {
-                return result{};
-            }
-            waker_ = w;
-        }
-        if (!armed_) {
-            armed_ = true;
-            if (!service_.arm(timer_, duration_, callback{&timeout::on_fire, this})) {
-                return result{};
-            }
-            // A service may have run the callback before this line; its wake is then already under way.
-        }
-        return std::nullopt;
+        return answer;
     }
 
     [[nodiscard]] Operation& inner() noexcept { return operation_; }
 
 private:
+    // Converts to the operation's answer, so that it is made in place.
+    struct answer_of {
+        Operation& operation;
+        const waker& w;
+        operator result() const { return result{operation.poll(w)}; } // NOLINT(google-explicit-constructor)
+    };
+
+    // The operation is pending. Whether its time is up.
+    bool elapsed(const waker& w) {
+        {
+            const std::lock_guard lock{lock_};
+            if (fired_) {
+                return true;
+            }
+            waker_ = w;
+        }
+        if (!armed_) {
+            armed_ = true;
+            // A service may run the callback before arm returns; its wake is then already under way.
+            return !service_.arm(timer_, duration_, callback{&timeout::on_fire, this});
+        }
+        return false;
+    }
+
     static void on_fire(void* context) {
         auto& self = *static_cast<timeout*>(context);
         waker w;

@@ -52,13 +52,14 @@ class Summary(unittest.TestCase):
             row("coarse_slot", "arm_cancel", {"kind": "window", "population": 0}, p50=41.25, clock_ratio={"p50": 1.5}),
             row("coarse_slot", "arm", {"kind": "window", "population": 0}, p50=97.0)]))
         self.write("scaling", report("scaling", [
-            row("coarse_slot", "cpu_ns", {"kind": "own", "workers": 1}, p50=40.0),
-            row("coarse_slot", "cpu_ns", {"kind": "own", "workers": 8}, p50=50.0),
-            row("coarse_slot", "cpu_ns", {"kind": "foreign", "workers": 8}, p50=400.0)]))
+            row("coarse_slot", "cpu_ratio", {"timers": "handed over", "workers": 8, "to_workers": 1}, p50=9.0),
+            row("coarse_slot", "cpu_ratio", {"timers": "own", "workers": 8, "to_workers": 1}, p50=1.25)]))
         self.write("accuracy", report("accuracy", [
-            row("coarse_slot", "lateness", {"load": "busy", "duration_ms": 10}, p50=1.0, p90=2.0, min=3.0),
-            row("coarse_slot", "lateness", {"load": "idle", "duration_ms": 10}, p50=5.25, p90=9.5, min=0.125)]))
-        self.write("lost_wakeup", report("lost_wakeup", [row("coarse_slot", "lost", p50=0)]))
+            row("coarse_slot", "callback_start", {"environment": "busy", "duration_ms": 10}, p50=1.0, p90=2.0, min=3.0),
+            row("coarse_slot", "callback_start", {"environment": "idle", "duration_ms": 10}, p50=5.25, p90=9.5, min=0.125)]))
+        self.write("lost_wakeup", report("lost_wakeup", [
+            row("coarse_slot", "stopped_tasks", {"seam": "held open"}, p50=7),
+            row("coarse_slot", "stopped_tasks", {"seam": "closed"}, p50=0)]))
         result = self.run_summary()
         self.assertEqual((result.returncode, result.stderr), (0, ""))
         cells = self.cells(result.stdout, "coarse_slot")
@@ -81,7 +82,7 @@ class Summary(unittest.TestCase):
             row("c", "arm_cancel", p50=None), row("d", "arm_cancel", p50="12"), row("e", "other", p50=1),
             row("f", "arm_cancel", p50=None, p50_reason="fewer than 100 events")]))
         output = self.run_summary().stdout
-        for reason in ("at most 256 durations", "error: wrong count", "arm_cancel has no p50", "no such row",
+        for reason in ("at most 256 durations", "error: wrong count", "arm_cancel has no p50", "arm_cancel has no row arm_cancel",
                        "fewer than 100 events"):
             self.assertIn(reason, output)
         for service in "abcdef":

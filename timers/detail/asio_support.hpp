@@ -4,9 +4,6 @@
 
 #include "timers/service.hpp"
 
-// Boost 1.81 uses std::exchange without including it.
-#include <utility>
-
 #include <boost/asio/basic_waitable_timer.hpp>
 #include <boost/asio/executor_work_guard.hpp>
 #include <boost/asio/io_context.hpp>
@@ -14,7 +11,6 @@
 
 #include <chrono>
 #include <cstddef>
-#include <memory>
 #include <new>
 
 namespace timerbench {
@@ -39,46 +35,53 @@ using asio_guard = boost::asio::executor_work_guard<boost::asio::io_context::exe
 template <asio_options Options>
 inline constexpr int asio_hint = Options.locked ? 1 : BOOST_ASIO_CONCURRENCY_HINT_UNSAFE;
 
-/// Room for Asio's operation inside a block of ours.
-class operation_room {
-  public:
-    operation_room() noexcept = default;
-    operation_room(const operation_room&) = delete;
-    operation_room& operator=(const operation_room&) = delete;
+/// Room for Asio's operation inside a block of ours: 56 bytes in Boost 1.74 and 72 in 1.81, with a handler of one pointer.
+struct operation_room {
+    static constexpr std::size_t size = 72;
+    alignas(void*) std::byte bytes[size];
+};
 
-    /// Takes the room, or the heap if the operation of some later Asio is too large for it.
-    void* take(std::size_t bytes) { return bytes <= sizeof room_ ? room_ : ::operator new(bytes); }
-    void give_back(void* p) noexcept {
-        if (p != room_) {
+/// The associated allocator of a handler that owns the block in which `room` lies. Asio allocates one operation per wait,
+/// and gives it back before it runs or drops the handler. The operation of some later Asio that is too large for the room
+/// goes to the heap.
+template <class T>
+class room_allocator {
+  public:
+    using value_type = T;
+
+    explicit room_allocator(operation_room& r) noexcept : room_{&r} {}
+    template <class U>
+    room_allocator(const room_allocator<U>& other) noexcept
+        : room_{other.room_} {} // NOLINT: allocators convert
+
+    /// `n` is 1: the room holds one operation.
+    [[nodiscard]] T* allocate([[maybe_unused]] std::size_t n) {
+        if constexpr (fits()) {
+            return static_cast<T*>(static_cast<void*>(room_->bytes));
+        } else {
+            return static_cast<T*>(::operator new(n * sizeof(T)));
+        }
+    }
+    void deallocate([[maybe_unused]] T* p, std::size_t) noexcept {
+        if constexpr (!fits()) {
             ::operator delete(p);
         }
     }
 
-  private:
-    // The operation is 72 bytes in Boost 1.74 and 80 in 1.81, with a handler of one pointer.
-    alignas(std::max_align_t) std::byte room_[80];
-};
-
-/// The associated allocator of a handler that owns the block in which `room` lies. Asio allocates one operation per wait,
-/// and gives it back before it runs or drops the handler.
-template <class T>
-struct room_allocator {
-    using value_type = T;
-
-    explicit room_allocator(operation_room& r) noexcept : room{&r} {}
-    template <class U>
-    room_allocator(const room_allocator<U>& other) noexcept
-        : room{other.room} {} // NOLINT: allocators convert
-
-    [[nodiscard]] T* allocate(std::size_t n) { return static_cast<T*>(room->take(n * sizeof(T))); }
-    void deallocate(T* p, std::size_t) noexcept { room->give_back(p); }
-
     template <class U>
     bool operator==(const room_allocator<U>& other) const noexcept {
-        return room == other.room;
+        return room_ == other.room_;
     }
 
-    operation_room* room;
+  private:
+    template <class U>
+    friend class room_allocator;
+
+    static constexpr bool fits() noexcept {
+        return sizeof(T) <= operation_room::size && alignof(T) <= alignof(operation_room);
+    }
+
+    operation_room* room_;
 };
 
 } // namespace detail

@@ -4,13 +4,13 @@
 
 #include "timers/service.hpp"
 
+#include <algorithm>
 #include <array>
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <event2/event.h>
 #include <event2/thread.h>
-#include <limits>
 #include <memory>
 #include <stdexcept>
 #include <sys/time.h>
@@ -27,25 +27,36 @@ struct libevent_options {
     [[nodiscard]] constexpr bool own_thread() const noexcept { return driver == driven_by::own_thread; }
 };
 
-/// The first timeval at or above `d + margin`. Nothing overflows: what is not positive becomes zero, what is beyond
-/// the range of nanoseconds becomes its end, and tv_usec lies in [0, 1 000 000).
+/// `d` in nanoseconds, rounded up, and at the ends of their range instead of beyond them.
 template <class Rep, class Period>
 requires std::is_integral_v<Rep>
+[[nodiscard]] constexpr duration saturated(std::chrono::duration<Rep, Period> d) noexcept {
+    if constexpr (std::is_same_v<std::chrono::duration<Rep, Period>, duration>) {
+        return d;
+    } else {
+        __extension__ using wide = __int128;
+        // 63 bits for the count, 30 for the nanoseconds of a second, and 33 for a period of up to 272 years.
+        static_assert(Period::num <= (std::intmax_t{1} << 33));
+        constexpr wide nanos_per_second = 1'000'000'000;
+        wide nanos = wide{d.count()} * Period::num * nanos_per_second;
+        nanos = nanos / Period::den + (nanos % Period::den > 0 ? 1 : 0);
+        return duration{static_cast<duration::rep>(
+            std::clamp(nanos, wide{duration::min().count()}, wide{duration::max().count()}))};
+    }
+}
+
+/// The first timeval at or above `d + margin` (not negative). Nothing overflows: what is not positive becomes zero, what is
+/// beyond the range of nanoseconds becomes its end, and tv_usec lies in [0, 1 000 000).
+template <class Rep, class Period>
 [[nodiscard]] constexpr timeval to_timeval(std::chrono::duration<Rep, Period> d,
                                            duration margin = {}) noexcept {
-    __extension__ using wide = __int128;
-    if (d.count() <= 0) {
+    const duration whole = saturated(d);
+    if (whole <= duration::zero()) {
         return {.tv_sec = 0, .tv_usec = 0};
     }
-    // 63 bits for the count, 30 for the nanoseconds of a second, and 33 for a period of up to 272 years.
-    static_assert(Period::num <= (std::intmax_t{1} << 33));
-    constexpr wide nanos_per_second = 1'000'000'000;
-    wide nanos = (wide{d.count()} * Period::num * nanos_per_second + Period::den - 1) / Period::den;
-    nanos += margin.count();
-    if (nanos > std::numeric_limits<std::int64_t>::max()) {
-        nanos = std::numeric_limits<std::int64_t>::max();
-    }
-    const auto micros = static_cast<std::int64_t>((nanos + 999) / 1000);
+    const auto nanos =
+        static_cast<std::uint64_t>(std::min(whole, duration::max() - margin).count() + margin.count());
+    const std::uint64_t micros = (nanos + 999) / 1000;
     return {.tv_sec = static_cast<time_t>(micros / 1'000'000),
             .tv_usec = static_cast<suseconds_t>(micros % 1'000'000)};
 }

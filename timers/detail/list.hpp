@@ -6,7 +6,8 @@
 
 namespace timerbench::detail {
 
-struct list_link {
+// may_alias: gcc 12 at -O2 otherwise keeps a sentinel's links in registers across the unlink of its neighbour.
+struct [[gnu::may_alias]] list_link {
     list_link* prev = nullptr;
     list_link* next = nullptr;
 

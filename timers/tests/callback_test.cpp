@@ -73,17 +73,17 @@ TEST_P(callbacks, destroy_themselves_and_reuse_the_storage) {
         gate second;
     } h{r, {}, {}};
     h.t.emplace(r.service());
-    ASSERT_TRUE(r.service().arm(*h.t, r.unit(),
-                                callback{[](void* context) {
-                                             auto& at = *static_cast<host*>(context);
-                                             at.t.reset();
-                                             at.t.emplace(at.r.service());
-                                             EXPECT_TRUE(at.r.service().arm(
-                                                 *at.t, at.r.unit(),
-                                                 callback{[](void* inner) { static_cast<host*>(inner)->second.open(); },
-                                                          &at}));
-                                         },
-                                         &h}));
+    ASSERT_TRUE(r.service().arm(
+        *h.t, r.unit(),
+        callback{[](void* context) {
+                     auto& at = *static_cast<host*>(context);
+                     at.t.reset();
+                     at.t.emplace(at.r.service());
+                     EXPECT_TRUE(at.r.service().arm(
+                         *at.t, at.r.unit(),
+                         callback{[](void* inner) { static_cast<host*>(inner)->second.open(); }, &at}));
+                 },
+                 &h}));
     ASSERT_TRUE(r.drive_until([&] { return h.second.is_open(); }));
     r.settle();
     EXPECT_FALSE(r.service().cancel(*h.t));
@@ -93,7 +93,8 @@ TEST_P(callbacks, destroy_themselves_and_reuse_the_storage) {
 TEST_P(callbacks, reenter_while_they_are_destroyed_from_outside) {
     rig r{GetParam(), clocks::real};
     TIMERBENCH_NEEDS_CALLS_IN_CALLBACKS(r);
-    TIMERBENCH_SKIP_IF(r.traits().cancel_from == callable_from::loop_thread, "only the loop's thread may destroy");
+    TIMERBENCH_SKIP_IF(r.traits().cancel_from == callable_from::loop_thread,
+                       "only the loop's thread may destroy");
     r.drive_elsewhere();
     for (int round = 0; round < (r.traits().resolution > 5ms ? 5 : 50); ++round) {
         auto p = std::make_unique<probe>(r);
@@ -166,14 +167,15 @@ TEST_P(callbacks, run_without_a_lock_of_the_service) {
     rig r{GetParam()};
     TIMERBENCH_SKIP_IF_BREAKS(r, 4);
     TIMERBENCH_SKIP_IF(r.traits().arm_from == callable_from::loop_thread, "only the loop's thread may arm");
-    TIMERBENCH_SKIP_IF(r.traits().cancel_from == callable_from::loop_thread, "only the loop's thread may cancel");
+    TIMERBENCH_SKIP_IF(r.traits().cancel_from == callable_from::loop_thread,
+                       "only the loop's thread may cancel");
     r.drive_elsewhere();
     probe slow{r};
     gate entered;
     gate leave;
     slow.then = [&] {
         entered.open();
-        leave.wait();
+        leave.wait(3 * patience()); // longer than the other thread is waited for below
     };
     ASSERT_TRUE(slow.arm(duration::zero()));
     r.shift(2 * r.slack());
@@ -197,7 +199,8 @@ TEST_P(callbacks, may_wait_for_a_thread_that_calls_the_service) {
     rig r{GetParam(), clocks::real};
     TIMERBENCH_SKIP_IF_BREAKS(r, 4);
     TIMERBENCH_SKIP_IF(r.traits().arm_from == callable_from::loop_thread, "only the loop's thread may arm");
-    TIMERBENCH_SKIP_IF(r.traits().cancel_from == callable_from::loop_thread, "only the loop's thread may cancel");
+    TIMERBENCH_SKIP_IF(r.traits().cancel_from == callable_from::loop_thread,
+                       "only the loop's thread may cancel");
     gate done;
     std::atomic<bool> in_time{false}; // set by the callback, read when it is done
     probe p{r};

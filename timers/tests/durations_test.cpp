@@ -161,8 +161,7 @@ TEST_P(durations, zero_then_a_period_fires_once_at_first) {
 }
 
 void burn(duration d) {
-    for (const time_point end = steady_time::now() + d; steady_time::now() < end;) {
-    }
+    for (const time_point end = steady_time::now() + d; steady_time::now() < end;) {}
 }
 
 // The duration counts from the arm, not from a reading of the clock that the service keeps. How far a service that keeps
@@ -181,11 +180,12 @@ TEST_P(durations, count_from_the_arm_after_the_loop_was_busy) {
         r.pass(2ms);
         burn(busy);
         a.armed = steady_time::now();
-        ASSERT_TRUE(r.service().arm(t, 60ms, callback{[](void* at) {
-                                                          auto& to = *static_cast<account*>(at);
-                                                          to.waited = (steady_time::now() - to.armed).count();
-                                                      },
-                                                      &a}));
+        ASSERT_TRUE(r.service().arm(t, 60ms,
+                                    callback{[](void* at) {
+                                                 auto& to = *static_cast<account*>(at);
+                                                 to.waited = (steady_time::now() - to.armed).count();
+                                             },
+                                             &a}));
         ASSERT_TRUE(r.drive_until([&] { return a.waited >= 0; }));
         RecordProperty("after_a_busy_loop_ns", std::to_string(a.waited.load() - duration{60ms}.count()));
         EXPECT_GE(a.waited.load(), duration{60ms + r.traits().earliest}.count());
@@ -197,20 +197,21 @@ TEST_P(durations, count_from_the_arm_after_the_loop_was_busy) {
         time_point armed{};
         std::atomic<duration::rep> waited{-1}; // set by the driver, read by the test
     } a{r};
-    ASSERT_TRUE(r.service().arm(a.t, 1ms, callback{[](void* at) {
-                                                       auto& outer = *static_cast<account*>(at);
-                                                       burn(50ms);
-                                                       outer.armed = steady_time::now();
-                                                       (void)outer.r.service().arm(
-                                                           outer.t, 60ms,
-                                                           callback{[](void* inner) {
-                                                                        auto& to = *static_cast<account*>(inner);
-                                                                        to.waited =
-                                                                            (steady_time::now() - to.armed).count();
-                                                                    },
-                                                                    &outer});
-                                                   },
-                                                   &a}));
+    ASSERT_TRUE(r.service().arm(a.t, 1ms,
+                                callback{[](void* at) {
+                                             auto& outer = *static_cast<account*>(at);
+                                             burn(50ms);
+                                             outer.armed = steady_time::now();
+                                             (void)outer.r.service().arm(
+                                                 outer.t, 60ms,
+                                                 callback{[](void* inner) {
+                                                              auto& to = *static_cast<account*>(inner);
+                                                              to.waited =
+                                                                  (steady_time::now() - to.armed).count();
+                                                          },
+                                                          &outer});
+                                         },
+                                         &a}));
     ASSERT_TRUE(r.drive_until([&] { return a.waited >= 0; }));
     RecordProperty("inside_a_busy_callback_ns", std::to_string(a.waited.load() - duration{60ms}.count()));
     // A kept reading is as old as the callback has run.

@@ -68,7 +68,8 @@ TEST_P(firing, counters_follow) {
 // One step before the earliest start nothing has fired, at the latest start it has, whatever the phase.
 TEST_P(firing, within_the_bounds_of_the_traits) {
     rig r{GetParam()};
-    TIMERBENCH_SKIP_IF(!r.manual(), "takes no clock; firing.never_early_on_the_machines_clock holds its lower bound");
+    TIMERBENCH_SKIP_IF(!r.manual(),
+                       "takes no clock; firing.never_early_on_the_machines_clock holds its lower bound");
     std::mt19937_64 random{1};
     const std::vector<duration> durations = palette(r, random);
     std::uniform_int_distribution<duration::rep> phase{0, 2 * r.traits().resolution.count() + 1'000'000};
@@ -81,10 +82,12 @@ TEST_P(firing, within_the_bounds_of_the_traits) {
         const duration first = d + r.traits().earliest;
         if (first > duration::zero()) {
             r.pass(first - 1ns);
-            ASSERT_EQ(p.fires(), 0) << "round " << round << ", " << d.count() << " ns: fired before its earliest start";
+            ASSERT_EQ(p.fires(), 0) << "round " << round << ", " << d.count()
+                                    << " ns: fired before its earliest start";
         }
         r.pass(start + d + r.traits().latest - r.now());
-        ASSERT_EQ(p.fires(), 1) << "round " << round << ", " << d.count() << " ns: not fired at its latest start";
+        ASSERT_EQ(p.fires(), 1) << "round " << round << ", " << d.count()
+                                << " ns: not fired at its latest start";
     }
 }
 
@@ -97,8 +100,7 @@ TEST_P(firing, never_early_on_the_machines_clock) {
     std::deque<probe> probes;
     for (int i = 0; i < arms; ++i) {
         const time_point go = steady_time::now() + duration{phase_ns(random)};
-        while (steady_time::now() < go) {
-        }
+        while (steady_time::now() < go) {}
         ASSERT_TRUE(probes.emplace_back(r).arm(1ms));
         if (r.looped()) {
             r.service().poll();
@@ -149,7 +151,8 @@ TEST_P(firing, far_beyond_one_turn) {
         // In steps that are no divisor of the turn, so that it is driven at odd periods.
         while (r.now() + turn / 7 < start + d + r.traits().earliest) {
             r.pass(turn / 7);
-            ASSERT_EQ(p.fires(), 0) << d.count() << " ns fired " << (r.now() - start).count() << " ns after its arm";
+            ASSERT_EQ(p.fires(), 0) << d.count() << " ns fired " << (r.now() - start).count()
+                                    << " ns after its arm";
         }
         r.pass(start + d + r.traits().latest - r.now());
         EXPECT_EQ(p.fires(), 1) << d.count() << " ns";
@@ -163,9 +166,9 @@ TEST_P(firing, jump_over_many_slots) {
     std::deque<probe> probes;
     const duration step = std::max(r.traits().resolution, duration{1ms});
     for (int i = 0; i < 200; ++i) {
-        ASSERT_TRUE(probes.emplace_back(r).arm(i * 7 * step / 3));
+        ASSERT_TRUE(probes.emplace_back(r).arm(i * 61 * step / 3));
     }
-    r.pass(200 * 7 * step / 3 + r.slack());
+    r.pass(200 * 61 * step / 3 + r.slack());
     for (const probe& p : probes) {
         EXPECT_EQ(p.fires(), 1);
     }
@@ -201,7 +204,7 @@ TEST_P(firing, period_of_a_self_rearm_does_not_grow) {
     ASSERT_TRUE(p.arm(period));
     if (r.manual()) {
         // Driven in small steps: a callback of a clock that jumps starts late by the jump.
-        const duration step = std::max(r.traits().resolution, duration{10ms});
+        const duration step = std::max(r.traits().resolution, duration{100ms});
         for (const time_point end = r.now() + periods * (period + r.slack() + step); r.now() < end;) {
             r.pass(step);
         }
@@ -210,6 +213,7 @@ TEST_P(firing, period_of_a_self_rearm_does_not_grow) {
         }
     }
     ASSERT_TRUE(r.drive_until([&] { return p.fires() == periods; }));
+    EXPECT_FALSE(p.cancel()); // returns after the last callback, which writes to what goes away below
     EXPECT_EQ(p.fires(), periods);
 }
 

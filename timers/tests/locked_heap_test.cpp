@@ -14,6 +14,7 @@
 #include <future>
 #include <memory>
 #include <random>
+#include <stdexcept>
 #include <string>
 #include <sys/wait.h>
 #include <thread>
@@ -26,6 +27,7 @@ namespace {
 using namespace std::chrono_literals;
 using manual_heap = locked_heap<manual_time>;
 using real_heap = locked_heap<steady_time>;
+using lazy_heap = lazy_locked_heap<manual_time>;
 
 // Appends its number to a log. The log is read only while the driver sleeps, after `advance`.
 struct entry_log {
@@ -112,27 +114,30 @@ TEST(locked_heap, wakes_for_a_new_head_and_not_for_a_cancelled_one) {
     EXPECT_TRUE(heap.counters().balanced());
 }
 
-TEST(locked_heap, agrees_with_the_model_to_the_nanosecond_and_in_order) {
+template <class Heap>
+void expect_agreement_with_the_model() {
     for (std::uint32_t seed = 1; seed <= 20; ++seed) {
         SCOPED_TRACE(seed);
         std::mt19937_64 random{seed};
         manual_time clock;
-        manual_heap heap{clock};
+        Heap heap{clock};
         model oracle{clock.now()};
         constexpr int timers = 100;
         std::vector<int> fired;
         std::vector<entry_log> logs;
-        std::vector<std::unique_ptr<manual_heap::timer>> handles;
+        std::vector<std::unique_ptr<typename Heap::timer>> handles;
         for (int i = 0; i < timers; ++i) {
             logs.push_back({&fired, i});
-            handles.push_back(std::make_unique<manual_heap::timer>(heap));
+            handles.push_back(std::make_unique<typename Heap::timer>(heap));
         }
         for (int step = 0; step < 1'500; ++step) {
             const auto id = static_cast<std::size_t>(random() % timers);
             const std::uint64_t what = random() % 100;
             if (what < 55) {
                 // Few different durations, so that deadlines collide.
-                const duration d = what == 0 ? duration::max() : what == 1 ? duration::min() : duration{(random() % 40) * 50};
+                const duration d = what == 0   ? duration::max()
+                                   : what == 1 ? duration::min()
+                                               : duration{(random() % 40) * 50};
                 if (!oracle.armed(id)) {
                     // The heap takes a negative duration for zero.
                     ASSERT_TRUE(oracle.arm(id, std::max(d, duration::zero())));
@@ -143,14 +148,14 @@ TEST(locked_heap, agrees_with_the_model_to_the_nanosecond_and_in_order) {
                 ASSERT_EQ(heap.cancel(*handles[id]), oracle.cancel(id));
             } else if (what < 84) {
                 oracle.cancel(id);
-                handles[id] = std::make_unique<manual_heap::timer>(heap);
+                handles[id] = std::make_unique<typename Heap::timer>(heap);
             } else {
                 clock.advance(duration{random() % 300});
             }
             if (what >= 84 || what < 55) {
                 const std::vector<model::id> expected = oracle.advance_to(clock.now());
                 ASSERT_TRUE(std::equal(fired.begin(), fired.end(), expected.begin(), expected.end(),
-                    [](int a, model::id b) { return static_cast<model::id>(a) == b; }));
+                                       [](int a, model::id b) { return static_cast<model::id>(a) == b; }));
                 fired.clear();
             }
             ASSERT_TRUE(heap.check());
@@ -163,6 +168,14 @@ TEST(locked_heap, agrees_with_the_model_to_the_nanosecond_and_in_order) {
         EXPECT_EQ(heap.counters().dropped, oracle.counters().dropped);
         EXPECT_TRUE(heap.counters().balanced());
     }
+}
+
+TEST(locked_heap, agrees_with_the_model_to_the_nanosecond_and_in_order) {
+    expect_agreement_with_the_model<manual_heap>();
+}
+
+TEST(lazy_locked_heap, agrees_with_the_model_to_the_nanosecond_and_in_order) {
+    expect_agreement_with_the_model<lazy_heap>();
 }
 
 // A callback that arms its own timer again must not keep others from firing, whatever its duration.
@@ -183,7 +196,8 @@ TEST(locked_heap, a_timer_that_arms_itself_again_at_once_starves_nobody) {
         real_heap::timer other{heap};
         std::promise<void> other_fired;
         ASSERT_TRUE(heap.arm(g.timer, d, {greedy::run, &g}));
-        ASSERT_TRUE(heap.arm(other, 2ms, {[](void* p) { static_cast<std::promise<void>*>(p)->set_value(); }, &other_fired}));
+        ASSERT_TRUE(heap.arm(
+            other, 2ms, {[](void* p) { static_cast<std::promise<void>*>(p)->set_value(); }, &other_fired}));
         EXPECT_EQ(other_fired.get_future().wait_for(60s), std::future_status::ready);
         EXPECT_GT(g.laps.load(), 1u);
         heap.stop();
@@ -218,12 +232,12 @@ TEST(locked_heap, keeps_what_is_armed_before_and_during_a_pause) {
     EXPECT_EQ(fired, (std::vector{1, 0, 2}));
 }
 
-// Runs `body` in a forked child that gets a minute, and returns its exit status.
+// Runs `body` in a forked child that gets 30 s, and returns its exit status.
 template <class Body>
 int in_child(Body body) {
     const pid_t child = fork();
     if (child == 0) {
-        alarm(60);
+        alarm(30);
         _exit(body());
     }
     int status = -1;
@@ -255,26 +269,28 @@ TEST(locked_heap, fires_in_parent_and_child_after_a_paused_fork) {
 }
 
 TEST(locked_heap, refuses_in_a_child_forked_without_a_pause_and_is_destroyed_there) {
-    auto heap = std::make_unique<real_heap>();
-    auto t = std::make_unique<real_heap::timer>(*heap);
-    auto u = std::make_unique<real_heap::timer>(*heap);
+    manual_time clock;
+    auto heap = std::make_unique<manual_heap>(clock);
+    auto t = std::make_unique<manual_heap::timer>(*heap);
+    auto u = std::make_unique<manual_heap::timer>(*heap);
     std::atomic<bool> fired{false};
     ASSERT_TRUE(heap->arm(*t, 1h, set_flag(fired)));
     ASSERT_TRUE(heap->arm(*u, 1h, set_flag(fired)));
+    clock.settle(); // the driver waits, and the child inherits what it waits on
     EXPECT_EQ(in_child([&] {
-        if (!heap->cancel(*u) || heap->cancel(*u) || heap->arm(*u, 1ms, set_flag(fired))) {
-            return 1;
-        }
-        heap->resume(); // changes nothing without a pause
-        if (heap->arm(*u, 1ms, set_flag(fired))) {
-            return 2;
-        }
-        t.reset();
-        u.reset();
-        heap.reset();
-        return 0;
-    }),
-        0);
+                  if (!heap->cancel(*u) || heap->cancel(*u) || heap->arm(*u, 1ms, set_flag(fired))) {
+                      return 1;
+                  }
+                  heap->resume(); // changes nothing without a pause
+                  if (heap->arm(*u, 1ms, set_flag(fired))) {
+                      return 2;
+                  }
+                  t.reset();
+                  u.reset();
+                  heap.reset();
+                  return 0;
+              }),
+              0);
     EXPECT_TRUE(heap->cancel(*t));
     EXPECT_TRUE(heap->cancel(*u));
 }
@@ -311,6 +327,110 @@ TEST(locked_heap, arms_at_a_deadline_on_its_clock) {
     EXPECT_EQ(fired, (std::vector{0}));
     clock.advance(24h * 365 * 100);
     EXPECT_TRUE(heap.cancel(never));
+}
+
+TEST(locked_heap, holds_nothing_of_what_is_cancelled) {
+    manual_time clock;
+    manual_heap heap{clock};
+    std::vector<int> fired;
+    entry_log log{&fired, 0};
+    manual_heap::timer t{heap};
+    for (int i = 0; i < 1'000; ++i) {
+        ASSERT_TRUE(heap.arm(t, 1h, log.on_fire()));
+        ASSERT_TRUE(heap.cancel(t));
+    }
+    EXPECT_EQ(heap.held(), 0u);
+    EXPECT_TRUE(heap.traits().cancel_frees);
+    EXPECT_FALSE(heap.traits().cancelled_held_to_deadline);
+}
+
+TEST(locked_heap, is_not_made_lazy_by_a_value) {
+    manual_time clock;
+    EXPECT_THROW((manual_heap{clock, locked_heap_options{.lazy = true}}), std::invalid_argument);
+    EXPECT_THROW((lazy_heap{clock, locked_heap_options{}}), std::invalid_argument);
+}
+
+TEST(lazy_locked_heap, holds_what_is_cancelled_until_its_deadline) {
+    manual_time clock;
+    lazy_heap heap{clock};
+    std::vector<int> fired;
+    entry_log log{&fired, 7};
+    constexpr std::size_t cancelled = 1'000;
+    {
+        lazy_heap::timer gone{heap}; // armed again over its dead entries, then destroyed while the last is alive
+        for (std::size_t i = 0; i < cancelled; ++i) {
+            ASSERT_TRUE(heap.arm(gone, 10s, log.on_fire()));
+            ASSERT_EQ(heap.held(), i + 1);
+            if (i + 1 < cancelled) {
+                ASSERT_TRUE(heap.cancel(gone));
+                ASSERT_FALSE(heap.cancel(gone));
+            }
+        }
+    }
+    lazy_heap::timer later{heap};
+    ASSERT_TRUE(heap.arm(later, 20s, log.on_fire()));
+    EXPECT_EQ(heap.counters().pending, 1u);
+    EXPECT_EQ(heap.counters().cancelled, cancelled);
+    EXPECT_TRUE(heap.check());
+    clock.advance(10s - 1ns);
+    EXPECT_EQ(heap.held(), cancelled + 1) << "no dead entry leaves before its deadline";
+    clock.advance(1ns);
+    EXPECT_EQ(heap.held(), 1u) << "none stays behind it";
+    EXPECT_EQ(fired, std::vector<int>{});
+    EXPECT_TRUE(heap.check());
+    clock.advance(10s);
+    EXPECT_EQ(fired, std::vector{7});
+    EXPECT_EQ(heap.held(), 0u);
+    EXPECT_FALSE(heap.traits().cancel_frees);
+    EXPECT_TRUE(heap.traits().cancelled_held_to_deadline);
+}
+
+// A dead entry behind a live one keeps its place: what is below it in the heap stays in order.
+TEST(lazy_locked_heap, fires_around_dead_entries_in_order) {
+    manual_time clock;
+    lazy_heap heap{clock};
+    std::vector<int> fired;
+    std::vector<entry_log> logs;
+    std::vector<std::unique_ptr<lazy_heap::timer>> timers;
+    for (int i = 0; i < 200; ++i) {
+        logs.push_back({&fired, i});
+        timers.push_back(std::make_unique<lazy_heap::timer>(heap));
+    }
+    std::vector<int> expected;
+    for (int i = 0; i < 200; ++i) {
+        const auto at = static_cast<std::size_t>(i * 67 % 200);
+        ASSERT_TRUE(heap.arm(*timers[at], static_cast<int>(at) * 1ms, logs[at].on_fire()));
+    }
+    for (int i = 1; i < 200; ++i) {
+        if (i % 3 == 0) {
+            timers[static_cast<std::size_t>(i)].reset();
+        } else {
+            expected.push_back(i);
+        }
+    }
+    clock.settle();
+    ASSERT_EQ(fired, std::vector{0});
+    fired.clear();
+    clock.advance(1s);
+    EXPECT_EQ(fired, expected);
+    EXPECT_EQ(heap.held(), 0u);
+}
+
+TEST(lazy_locked_heap, stop_drops_the_living_alone) {
+    manual_time clock;
+    lazy_heap heap{clock};
+    std::vector<int> fired;
+    entry_log log{&fired, 0};
+    lazy_heap::timer a{heap};
+    lazy_heap::timer b{heap};
+    ASSERT_TRUE(heap.arm(a, 1s, log.on_fire()));
+    ASSERT_TRUE(heap.arm(b, 2s, log.on_fire()));
+    ASSERT_TRUE(heap.cancel(a));
+    heap.stop();
+    EXPECT_EQ(heap.counters().dropped, 1u);
+    EXPECT_EQ(heap.held(), 0u);
+    EXPECT_TRUE(heap.counters().balanced());
+    EXPECT_FALSE(heap.cancel(b));
 }
 
 } // namespace

@@ -43,7 +43,8 @@ int suspended(std::string_view name, int to_parent) {
         a.threads_before = count_threads();
         const char ready = 'r';
         (void)!write(to_parent, &ready, 1);
-        const bool all = r.drive_until([&] { return r.service().counters().fired >= 1 + timers_of_a_helper; }, 30s);
+        const bool all =
+            r.drive_until([&] { return r.service().counters().fired >= 1 + timers_of_a_helper; }, 30s);
         const time_point end = steady_time::now();
         probe later{r};
         a.later_fired = all && later.arm(20ms) && r.drive_until([&] { return later.fires() == 1; });
@@ -81,7 +82,8 @@ TEST(suspending, overdue_timers_fire_once_and_promptly) {
     };
     for (const helper& h : helpers) {
         char ready = 0;
-        ASSERT_TRUE(readable(h, patience()) && read(h.from_child, &ready, 1) == 1) << h.name << " did not start";
+        ASSERT_TRUE(readable(h, patience()) && read(h.from_child, &ready, 1) == 1)
+            << h.name << " did not start";
         ASSERT_EQ(kill(h.pid, SIGSTOP), 0);
     }
     // Three seconds in which nothing may come.
@@ -169,7 +171,8 @@ TEST_P(forking, child_arms_or_is_refused_and_leaves) {
 
 TEST_P(forking, paused_around_the_fork) {
     auto r = std::make_unique<rig>(GetParam(), clocks::real);
-    TIMERBENCH_SKIP_IF(!r->service().is_forkable(), "cannot be paused around a fork; in a child its arm returns false");
+    TIMERBENCH_SKIP_IF(!r->service().is_forkable(),
+                       "cannot be paused around a fork; in a child its arm returns false");
     TIMERBENCH_SKIP_IF_BREAKS(*r, 8);
     const bool faithful = !r->traits().faults.empty();
     auto p = std::make_unique<probe>(*r);
@@ -187,8 +190,8 @@ TEST_P(forking, paused_around_the_fork) {
     const pid_t child = fork_helper([&] {
         r->service().resume();
         const int code = arm_and_leave(r, p);
-        const bool kept = r->drive_until(
-            [&] { return before.fires() == 1 && (faithful || during.fires() == 1); }, 900ms);
+        const bool kept =
+            r->drive_until([&] { return before.fires() == 1 && (faithful || during.fires() == 1); }, 900ms);
         before.destroy();
         during.destroy();
         r.reset();

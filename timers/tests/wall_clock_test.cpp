@@ -52,7 +52,8 @@ TEST(wall_clock, the_search_finds_it) {
         std::istringstream in{line};
         EXPECT_TRUE(std::regex_search(code_of(in), wall_clock_names())) << line;
     }
-    for (const char* line : {"int x; // not the system_clock", "steady_clock::now()", "now_time(at)", "runtime(0)"}) {
+    for (const char* line :
+         {"int x; // not the system_clock", "steady_clock::now()", "now_time(at)", "runtime(0)"}) {
         std::istringstream in{line};
         EXPECT_FALSE(std::regex_search(code_of(in), wall_clock_names())) << line;
     }

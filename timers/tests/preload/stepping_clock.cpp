@@ -28,7 +28,9 @@ time_t steps_back_s() {
     return static_cast<time_t>((monotonic_ns() - start) / period_ns * 3'600);
 }
 
-bool is_wall(clockid_t clock) { return clock == CLOCK_REALTIME || clock == CLOCK_REALTIME_COARSE || clock == CLOCK_TAI; }
+bool is_wall(clockid_t clock) {
+    return clock == CLOCK_REALTIME || clock == CLOCK_REALTIME_COARSE || clock == CLOCK_TAI;
+}
 
 [[noreturn]] void fail(const char* function, std::size_t length) {
     constexpr char text[] = ": waits against the wall clock\n";
@@ -79,7 +81,9 @@ time_t time(time_t* t) noexcept {
 }
 
 // A condition variable may be made for the monotonic clock, but nobody here makes one: C++ has its own call for that.
-int pthread_cond_timedwait(pthread_cond_t*, pthread_mutex_t*, const timespec*) { fail("pthread_cond_timedwait"); }
+int pthread_cond_timedwait(pthread_cond_t*, pthread_mutex_t*, const timespec*) {
+    fail("pthread_cond_timedwait");
+}
 
 int pthread_cond_clockwait(pthread_cond_t* c, pthread_mutex_t* m, clockid_t clock, const timespec* t) {
     if (is_wall(clock)) {
@@ -89,10 +93,18 @@ int pthread_cond_clockwait(pthread_cond_t* c, pthread_mutex_t* m, clockid_t cloc
     return real(c, m, clock, t);
 }
 
-int pthread_mutex_timedlock(pthread_mutex_t*, const timespec*) noexcept { fail("pthread_mutex_timedlock"); }
-int pthread_rwlock_timedrdlock(pthread_rwlock_t*, const timespec*) noexcept { fail("pthread_rwlock_timedrdlock"); }
-int pthread_rwlock_timedwrlock(pthread_rwlock_t*, const timespec*) noexcept { fail("pthread_rwlock_timedwrlock"); }
-int sem_timedwait(sem_t*, const timespec*) { fail("sem_timedwait"); }
+int pthread_mutex_timedlock(pthread_mutex_t*, const timespec*) noexcept {
+    fail("pthread_mutex_timedlock");
+}
+int pthread_rwlock_timedrdlock(pthread_rwlock_t*, const timespec*) noexcept {
+    fail("pthread_rwlock_timedrdlock");
+}
+int pthread_rwlock_timedwrlock(pthread_rwlock_t*, const timespec*) noexcept {
+    fail("pthread_rwlock_timedwrlock");
+}
+int sem_timedwait(sem_t*, const timespec*) {
+    fail("sem_timedwait");
+}
 
 int clock_nanosleep(clockid_t clock, int flags, const timespec* t, timespec* left) {
     if (is_wall(clock) && (flags & TIMER_ABSTIME) != 0) {

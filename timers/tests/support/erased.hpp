@@ -14,7 +14,7 @@
 namespace timerbench::testing {
 
 class erased_service {
-public:
+  public:
     /// Where the real timer lives. Storage comes from `operator new` below, see `poison_scope`.
     struct timer_body {
         timer_body() = default;
@@ -29,14 +29,14 @@ public:
     };
 
     class timer {
-    public:
+      public:
         explicit timer(erased_service& service) : body_{service.make_timer()} {}
         timer(const timer&) = delete;
         timer& operator=(const timer&) = delete;
 
         [[nodiscard]] timer_body& body() noexcept { return *body_; }
 
-    private:
+      private:
         std::unique_ptr<timer_body> body_;
     };
 
@@ -64,7 +64,7 @@ public:
     virtual void pause_for_fork() = 0;
     virtual void resume() = 0;
 
-private:
+  private:
     [[nodiscard]] virtual std::unique_ptr<timer_body> make_timer() = 0;
     virtual bool arm_body(timer_body& t, duration d, callback c) = 0;
     virtual bool cancel_body(timer_body& t) = 0;
@@ -72,7 +72,7 @@ private:
 
 /// While one is alive, the storage of destroyed timers is filled with a pattern and kept. One at a time.
 class poison_scope {
-public:
+  public:
     poison_scope();
     poison_scope(const poison_scope&) = delete;
     poison_scope& operator=(const poison_scope&) = delete;

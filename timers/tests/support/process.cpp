@@ -14,8 +14,9 @@
 namespace timerbench::testing {
 
 std::string outcome::text() const {
-    std::string how = timed_out ? "killed after the limit" : exited ? "exit code " + std::to_string(code)
-                                                                    : "signal " + std::to_string(code);
+    std::string how = timed_out ? "killed after the limit"
+                      : exited  ? "exit code " + std::to_string(code)
+                                : "signal " + std::to_string(code);
     return how + "\n" + output;
 }
 

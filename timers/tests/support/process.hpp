@@ -21,7 +21,8 @@ struct outcome {
 };
 
 /// Runs the tests of this binary that match the filter, with additions to the environment ("NAME=value").
-[[nodiscard]] outcome run_tests(const std::string& filter, const std::vector<std::string>& environment, duration limit);
+[[nodiscard]] outcome run_tests(const std::string& filter, const std::vector<std::string>& environment,
+                                duration limit);
 
 /// A child that runs `body` and ends with its result as exit code, without atexit handlers.
 [[nodiscard]] pid_t fork_helper(const std::function<int()>& body);

@@ -4,8 +4,6 @@
 #include "timers/tests/support/specimen.hpp"
 
 #include <cstdlib>
-#include <cstring>
-#include <mutex>
 #include <stdexcept>
 #include <utility>
 
@@ -14,7 +12,7 @@ namespace {
 
 template <timer_service S>
 class erased final : public erased_service {
-public:
+  public:
     explicit erased(std::unique_ptr<S> service) : service_{std::move(service)} {}
 
     void stop() override { service_->stop(); }
@@ -78,7 +76,7 @@ public:
         }
     }
 
-private:
+  private:
     struct body final : timer_body {
         explicit body(S& service) : timer{service} {}
         typename S::timer timer;
@@ -131,37 +129,6 @@ std::vector<kind> make_kinds() {
     return all;
 }
 
-// The storage of destroyed timers, while a poison_scope is alive.
-struct quarantine {
-    struct block {
-        unsigned char* storage;
-        std::size_t size;
-        std::size_t align;
-    };
-    std::mutex mutex;
-    bool open = false; // guarded by mutex, as is `blocks`
-    std::vector<block> blocks;
-};
-constexpr unsigned char pattern = 0xA5;
-
-quarantine& the_quarantine() {
-    static quarantine q;
-    return q;
-}
-
-void release(void* storage, std::size_t size, std::size_t align) {
-    {
-        quarantine& q = the_quarantine();
-        const std::lock_guard lock{q.mutex};
-        if (q.open) {
-            std::memset(storage, pattern, size);
-            q.blocks.push_back({static_cast<unsigned char*>(storage), size, align});
-            return;
-        }
-    }
-    ::operator delete(storage, std::align_val_t{align});
-}
-
 } // namespace
 
 const std::vector<kind>& kinds() {
@@ -193,50 +160,6 @@ std::string test_name_of(std::string_view name) {
         c = plain ? c : '_';
     }
     return safe;
-}
-
-// Both forms allocate with an explicit alignment, so that one form of release fits them.
-void* erased_service::timer_body::operator new(std::size_t size) {
-    return ::operator new(size, std::align_val_t{__STDCPP_DEFAULT_NEW_ALIGNMENT__});
-}
-void* erased_service::timer_body::operator new(std::size_t size, std::align_val_t align) {
-    return ::operator new(size, align);
-}
-void erased_service::timer_body::operator delete(void* storage, std::size_t size) {
-    release(storage, size, __STDCPP_DEFAULT_NEW_ALIGNMENT__);
-}
-void erased_service::timer_body::operator delete(void* storage, std::size_t size, std::align_val_t align) {
-    release(storage, size, static_cast<std::size_t>(align));
-}
-
-poison_scope::poison_scope() {
-    quarantine& q = the_quarantine();
-    const std::lock_guard lock{q.mutex};
-    q.open = true;
-}
-
-poison_scope::~poison_scope() {
-    quarantine& q = the_quarantine();
-    const std::lock_guard lock{q.mutex};
-    q.open = false;
-    for (const quarantine::block& b : q.blocks) {
-        ::operator delete(b.storage, std::align_val_t{b.align});
-    }
-    q.blocks.clear();
-}
-
-poison_scope::findings poison_scope::inspect() const {
-    quarantine& q = the_quarantine();
-    const std::lock_guard lock{q.mutex};
-    findings found;
-    for (const quarantine::block& b : q.blocks) {
-        bool intact = true;
-        for (std::size_t i = 0; i < b.size; ++i) {
-            intact = intact && b.storage[i] == pattern;
-        }
-        ++(intact ? found.intact : found.touched);
-    }
-    return found;
 }
 
 } // namespace timerbench::testing

@@ -59,7 +59,7 @@ inline constexpr bool under_tsan = false;
 enum class clocks { manual_if_possible, real };
 
 class rig {
-public:
+  public:
     /// A manual clock starts at `start`, where one is given.
     explicit rig(std::string_view name, clocks which = clocks::manual_if_possible,
                  std::optional<time_point> start = std::nullopt);
@@ -99,7 +99,7 @@ public:
 
     void stop();
 
-private:
+  private:
     void poll_all();
 
     std::unique_ptr<manual_time> clock_;
@@ -116,7 +116,7 @@ private:
 [[nodiscard]] bool eventually(const std::function<bool()>& condition, duration bound = patience());
 
 class probe {
-public:
+  public:
     explicit probe(rig& r) : rig_{r}, timer_{std::make_unique<erased_service::timer>(r.service())} {}
     probe(const probe&) = delete;
     probe& operator=(const probe&) = delete;
@@ -150,7 +150,7 @@ public:
     /// Runs inside the callback, after the account is made; may destroy the probe. Set while idle.
     std::function<void()> then;
 
-private:
+  private:
     static void on_fire(void* context);
 
     rig& rig_;
@@ -160,26 +160,27 @@ private:
     std::atomic<duration::rep> fired_at_{0};
     std::atomic<int> fires_{0};
     std::thread::id fired_on_;
-    std::unique_ptr<erased_service::timer> timer_; // last: destroyed, and so cancelled, before what the callback touches
+    std::unique_ptr<erased_service::timer>
+        timer_; // last: destroyed, and so cancelled, before what the callback touches
 };
 
 /// A door that opens once. Waiting at it is bounded, so that a defect ends a test instead of hanging it.
 class gate {
-public:
+  public:
     void open() noexcept { open_.store(true, std::memory_order_release); }
     [[nodiscard]] bool is_open() const noexcept { return open_.load(std::memory_order_acquire); }
     bool wait(duration bound = patience()) const {
         return eventually([this] { return is_open(); }, bound);
     }
 
-private:
+  private:
     // Opened by one thread, looked at by others; release and acquire order what came before the opening.
     std::atomic<bool> open_{false};
 };
 
 /// Base of the suites: the parameter is the service's name. Ends the process if a test hangs.
 class service_test : public ::testing::TestWithParam<std::string_view> {
-protected:
+  protected:
     void SetUp() override;
     void TearDown() override;
 };
@@ -192,8 +193,9 @@ void stop_watchdog();
 
 /// Runs a suite over every service.
 #define TIMERBENCH_OVER_ALL_SERVICES(suite)                                                                  \
-    INSTANTIATE_TEST_SUITE_P(every, suite, ::testing::ValuesIn(::timerbench::testing::kind_names()),         \
-                             [](const auto& info) { return ::timerbench::testing::test_name_of(info.param); })
+    INSTANTIATE_TEST_SUITE_P(                                                                                \
+        every, suite, ::testing::ValuesIn(::timerbench::testing::kind_names()),                              \
+        [](const auto& info) { return ::timerbench::testing::test_name_of(info.param); })
 
 #define TIMERBENCH_SKIP_IF(condition, why)                                                                   \
     if (condition)                                                                                           \

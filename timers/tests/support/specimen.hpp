@@ -26,14 +26,14 @@ namespace timerbench::testing {
 
 enum class defect {
     none,
-    cuts_to_milliseconds,     // early by up to 1 ms
-    always_one_step_more,     // an exact deadline costs a step that it need not
-    span_wraps,               // a delay above 512 ms fires early
-    old_age,                  // a service older than a year never fires again
-    period_grows,             // a re-arm inside the callback takes longer each time
-    overflows,                // the sum of clock and duration wraps
-    negative_late,            // a negative duration goes to a slot of the future
-    fires_inline,             // a zero duration runs inside `arm`
+    cuts_to_milliseconds, // early by up to 1 ms
+    always_one_step_more, // an exact deadline costs a step that it need not
+    span_wraps,           // a delay above 512 ms fires early
+    old_age,              // a service older than a year never fires again
+    period_grows,         // a re-arm inside the callback takes longer each time
+    overflows,            // the sum of clock and duration wraps
+    negative_late,        // a negative duration goes to a slot of the future
+    fires_inline,         // a zero duration runs inside `arm`
     fires_twice,
     missed_wakeup,            // a shorter timer does not end the wait for a longer one
     overdue_lost,             // what is late by more than a second is not fired at all
@@ -45,18 +45,18 @@ enum class defect {
     cancel_does_not_wait,     // returns while the callback still runs
     cancel_waits_in_callback, // two callbacks that cancel each other never return
     cancel_keeps_memory,
-    rearm_beats_cancel,       // the callback's own arm succeeds although a foreign cancel waits
-    pending_miscounted,       // a cancel beside a running callback is subtracted twice
-    destroy_keeps_entry,      // a destroyed timer fires
-    touches_destroyed,        // writes to a timer after its callback
+    rearm_beats_cancel,  // the callback's own arm succeeds although a foreign cancel waits
+    pending_miscounted,  // a cancel beside a running callback is subtracted twice
+    destroy_keeps_entry, // a destroyed timer fires
+    touches_destroyed,   // writes to a timer after its callback
     callback_under_lock,
-    throw_loses_batch,        // an exception takes the timers of the same pass with it
+    throw_loses_batch, // an exception takes the timers of the same pass with it
     throw_not_counted,
     stop_fires,
     stop_does_not_wait,
     arms_after_stop,
-    arms_in_child,            // claims to have armed where no driver exists
-    forgets_exited_threads,   // what an exited thread armed is lost
+    arms_in_child,          // claims to have armed where no driver exists
+    forgets_exited_threads, // what an exited thread armed is lost
     waits_on_wall_clock,
     count_,
 };
@@ -120,15 +120,15 @@ class specimen {
     // Two entries with the same deadline are told apart by the number of their arm.
     using key = std::pair<time_point, std::uint64_t>;
 
-public:
+  public:
     class timer {
-    public:
+      public:
         explicit timer(specimen& service) noexcept : service_{service} {}
         timer(const timer&) = delete;
         timer& operator=(const timer&) = delete;
         ~timer() { service_.withdraw(*this, true); }
 
-    private:
+      private:
         friend specimen;
         specimen& service_;
         // Guarded by the service's mutex.
@@ -137,13 +137,16 @@ public:
     };
 
     specimen(Clock& clock, defect what, int drivers)
-        : shared_{std::make_shared<state>(clock, what)}, drivers_{drivers} {
+        : shared_{std::make_shared<state>(clock, what)},
+          drivers_{drivers} {
         for (int i = 0; i < drivers; ++i) {
             shared_->parkers.emplace_back(clock);
         }
         for (int i = 0; i < drivers; ++i) {
             threads_.push_back(std::make_unique<std::thread>(
-                [s = shared_, &parker = shared_->parkers[static_cast<std::size_t>(i)]] { drive(*s, parker); }));
+                [s = shared_, &parker = shared_->parkers[static_cast<std::size_t>(i)]] {
+                    drive(*s, parker);
+                }));
         }
     }
     specimen(const specimen&) = delete;
@@ -243,7 +246,7 @@ public:
         return t;
     }
 
-private:
+  private:
     struct entry {
         timer* owner;
         callback what;
@@ -290,8 +293,8 @@ private:
         const time_point now = s.clock.now();
         switch (s.what) {
         case defect::cuts_to_milliseconds:
-            return time_point{std::chrono::floor<std::chrono::milliseconds>(
-                saturating_add(now, d).time_since_epoch())};
+            return time_point{
+                std::chrono::floor<std::chrono::milliseconds>(saturating_add(now, d).time_since_epoch())};
         case defect::always_one_step_more:
             return saturating_add(saturating_add(now, d), std::chrono::milliseconds{1});
         case defect::span_wraps:
@@ -304,9 +307,9 @@ private:
             }
             return saturating_add(saturating_add(now, d), own ? s.growth : duration::zero());
         case defect::overflows:
-            return time_point{duration{static_cast<duration::rep>(
-                static_cast<std::uint64_t>(now.time_since_epoch().count()) +
-                static_cast<std::uint64_t>(d.count()))}};
+            return time_point{duration{
+                static_cast<duration::rep>(static_cast<std::uint64_t>(now.time_since_epoch().count()) +
+                                           static_cast<std::uint64_t>(d.count()))}};
         case defect::negative_late:
             return d < duration::zero() ? now + std::chrono::seconds{10} : saturating_add(now, d);
         case defect::zero_starves:
