@@ -95,7 +95,6 @@ TEST_P(callbacks, reenter_while_they_are_destroyed_from_outside) {
     TIMERBENCH_NEEDS_CALLS_IN_CALLBACKS(r);
     TIMERBENCH_SKIP_IF(r.traits().cancel_from == callable_from::loop_thread,
                        "only the loop's thread may destroy");
-    r.drive_elsewhere();
     for (int round = 0; round < (r.traits().resolution > 5ms ? 5 : 50); ++round) {
         auto p = std::make_unique<probe>(r);
         auto sibling = std::make_unique<probe>(r);
@@ -114,11 +113,12 @@ TEST_P(callbacks, reenter_while_they_are_destroyed_from_outside) {
             (void)at->arm(duration::zero());
         };
         ASSERT_TRUE(p->arm(duration::zero()));
+        r.drive_elsewhere();
         ASSERT_TRUE(entered.wait());
         p->destroy();
         sibling->destroy();
+        r.drive_here();
     }
-    r.drive_here();
     EXPECT_EQ(r.service().counters().pending, 0U);
 }
 

@@ -357,7 +357,8 @@ TEST(lazy_locked_heap, holds_what_is_cancelled_until_its_deadline) {
     entry_log log{&fired, 7};
     constexpr std::size_t cancelled = 1'000;
     {
-        lazy_heap::timer gone{heap}; // armed again over its dead entries, then destroyed while the last is alive
+        lazy_heap::timer gone{
+            heap}; // armed again over its dead entries, then destroyed while the last is alive
         for (std::size_t i = 0; i < cancelled; ++i) {
             ASSERT_TRUE(heap.arm(gone, 10s, log.on_fire()));
             ASSERT_EQ(heap.held(), i + 1);

@@ -49,7 +49,6 @@ TEST_P(races, foreign_cancel_against_own_rearm) {
     TIMERBENCH_NEEDS_CALLS_IN_CALLBACKS(r);
     TIMERBENCH_SKIP_IF(r.traits().cancel_from == callable_from::loop_thread,
                        "only the loop's thread may cancel");
-    r.drive_elsewhere();
     std::mt19937 random{12};
     probe p{r};
     p.then = [&] { (void)p.arm(duration::zero()); };
@@ -57,6 +56,7 @@ TEST_P(races, foreign_cancel_against_own_rearm) {
     for (const time_point start = steady_time::now(); time_left(start, r); ++rounds) {
         const int before = p.fires();
         ASSERT_TRUE(p.arm(duration::zero())) << "after cancel the timer is idle and may be armed";
+        r.drive_elsewhere();
         ASSERT_TRUE(eventually([&] { return p.fires() > before; }));
         for (unsigned spin = random() % 2'000; spin > 0; --spin) {
             (void)p.fires();
@@ -66,9 +66,9 @@ TEST_P(races, foreign_cancel_against_own_rearm) {
         ASSERT_FALSE(p.cancel()) << "armed again behind the cancel, round " << rounds;
         ASSERT_EQ(p.fires(), fires);
         ASSERT_EQ(r.service().counters().pending, 0U);
+        r.drive_here();
     }
     const int fires = p.fires();
-    r.drive_here();
     r.pass(r.unit());
     EXPECT_EQ(p.fires(), fires);
     RecordProperty("rounds", rounds);
@@ -79,12 +79,12 @@ TEST_P(races, foreign_destroy_against_own_rearm) {
     TIMERBENCH_NEEDS_CALLS_IN_CALLBACKS(r);
     TIMERBENCH_SKIP_IF(r.traits().cancel_from == callable_from::loop_thread,
                        "only the loop's thread may destroy");
-    r.drive_elsewhere();
     std::mt19937 random{13};
     for (const time_point start = steady_time::now(); time_left(start, r);) {
         probe p{r};
         p.then = [&] { (void)p.arm(duration::zero()); };
         ASSERT_TRUE(p.arm(duration::zero()));
+        r.drive_elsewhere();
         if (random() % 2 == 0) {
             ASSERT_TRUE(eventually([&] { return p.fires() > 0; }));
         }
@@ -93,6 +93,7 @@ TEST_P(races, foreign_destroy_against_own_rearm) {
         }
         p.destroy();
         ASSERT_EQ(r.service().counters().pending, 0U);
+        r.drive_here();
     }
 }
 
