@@ -32,7 +32,7 @@ concept clock_source = requires(C clock, const C constant, typename C::parker pa
 
 /// The machine's steady clock.
 class steady_time {
-public:
+  public:
     static constexpr bool is_manual = false;
 
     [[nodiscard]] static time_point now() noexcept {
@@ -40,7 +40,7 @@ public:
     }
 
     class parker {
-    public:
+      public:
         explicit parker(steady_time&) noexcept {}
 
         void wait_until(std::unique_lock<std::mutex>& lock, time_point t) {
@@ -57,7 +57,7 @@ public:
             wakeup_.notify_one();
         }
 
-    private:
+      private:
         std::condition_variable wakeup_;
         bool awake_ = false; // guarded by the driver's mutex
     };
@@ -65,12 +65,13 @@ public:
 
 /// A clock that moves only when it is told to. Thread-safe. Lock order: a driver's mutex before this clock's own.
 class manual_time {
-public:
+  public:
     static constexpr bool is_manual = true;
     class parker;
 
     /// Starts at an arbitrary point well after the epoch, at no round number of any tick.
-    explicit manual_time(time_point start = time_point{std::chrono::hours{24} + std::chrono::microseconds{3'217}})
+    explicit manual_time(time_point start = time_point{std::chrono::hours{24} +
+                                                       std::chrono::microseconds{3'217}})
         : now_{start} {}
     manual_time(const manual_time&) = delete;
     manual_time& operator=(const manual_time&) = delete;
@@ -100,14 +101,13 @@ public:
     void settle() {
         std::unique_lock lock{mutex_};
         settled_.wait(lock, [this] {
-            return std::all_of(parkers_.begin(), parkers_.end(), [](const parker* p) {
-                return p->parked_ && !p->awake_ && !p->due();
-            });
+            return std::all_of(parkers_.begin(), parkers_.end(),
+                               [](const parker* p) { return p->parked_ && !p->awake_ && !p->due(); });
         });
     }
 
     class parker {
-    public:
+      public:
         explicit parker(manual_time& clock) : clock_{clock} {
             const std::lock_guard lock{clock_.mutex_};
             clock_.parkers_.push_back(this);
@@ -141,11 +141,13 @@ public:
             wakeup_.notify_all();
         }
 
-    private:
+      private:
         friend class manual_time;
 
         // The end of the time line stands for "until woken". The clock's mutex is held.
-        [[nodiscard]] bool due() const noexcept { return until_ <= clock_.now_ && until_ != time_point::max(); }
+        [[nodiscard]] bool due() const noexcept {
+            return until_ <= clock_.now_ && until_ != time_point::max();
+        }
 
         manual_time& clock_;
         std::condition_variable wakeup_;
@@ -155,11 +157,11 @@ public:
         bool awake_ = false;
     };
 
-private:
+  private:
     mutable std::mutex mutex_;
     std::condition_variable settled_;
-    time_point now_;                // guarded by mutex_
-    std::vector<parker*> parkers_;  // guarded by mutex_
+    time_point now_;               // guarded by mutex_
+    std::vector<parker*> parkers_; // guarded by mutex_
 };
 
 /// The one steady clock of the process, for services that are made without naming a clock.

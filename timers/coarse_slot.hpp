@@ -32,6 +32,7 @@
 #include "timers/detail/driver_thread.hpp"
 #include "timers/detail/firing.hpp"
 #include "timers/detail/fork_guard.hpp"
+#include "timers/detail/list.hpp"
 #include "timers/detail/per_thread.hpp"
 #include "timers/detail/spin_lock.hpp"
 #include "timers/locked_heap.hpp"
@@ -39,7 +40,6 @@
 
 #include <atomic>
 #include <cstdint>
-#include <deque>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -60,21 +60,21 @@ struct coarse_slot_options {
 template <class Clock, class Identity = void>
 class basic_coarse_slot {
     struct shard;
-    class slot;
     using precise_timer = typename locked_heap<Clock>::timer;
 
-public:
+  public:
     /// A clock thread silent for more than this many whole seconds is replaced.
     static constexpr std::int64_t watchdog_s = 2;
 
     /// One cache line; the handle of the precise service is made when a duration first asks for it.
-    class alignas(64) timer {
-    public:
+    class alignas(64) timer : private detail::list_link {
+      public:
         explicit timer(basic_coarse_slot& service) noexcept : service_{service} {}
         timer(const timer&) = delete;
         timer& operator=(const timer&) = delete;
         ~timer() {
-            if (home_.load(std::memory_order_relaxed) == nullptr && precise_.load(std::memory_order_relaxed) == nullptr) {
+            if (home_.load(std::memory_order_relaxed) == nullptr &&
+                precise_.load(std::memory_order_relaxed) == nullptr) {
                 return; // never armed: a timeout whose operation was ready pays nothing here
             }
             service_.cancel(*this);
@@ -82,14 +82,13 @@ public:
             delete precise_.load(std::memory_order_relaxed);
         }
 
-    private:
+      private:
         friend class basic_coarse_slot;
+        friend class detail::list<timer>;
 
         basic_coarse_slot& service_;
-        callback callback_;     // guarded by the lock of home_, as are the next two
-        slot* slot_ = nullptr;  // null: not in a slot
-        std::uint32_t place_ = 0;
-        // The shard whose lock guards the members above. Written by `arm` while the timer is idle. Atomic because a
+        callback callback_; // guarded by the lock of home_, as are the links
+        // The shard whose lock guards the links and the callback. Written by `arm` while the timer is idle. Atomic because a
         // foreign cancel may read it while a callback of the precise service arms the timer for the first time in a
         // shard; that cancel waits for the callback and then reads it again.
         std::atomic<shard*> home_{nullptr};
@@ -100,7 +99,10 @@ public:
 
     /// Throws std::invalid_argument for a slot below 1 us.
     explicit basic_coarse_slot(Clock& clock, coarse_slot_options options = {})
-        : clock_{clock}, options_{checked(options)}, zero_{clock.now()}, precise_{clock, {}, this} {}
+        : clock_{clock},
+          options_{checked(options)},
+          zero_{clock.now()},
+          precise_{clock, {}, this} {}
     basic_coarse_slot(const basic_coarse_slot&) = delete;
     basic_coarse_slot& operator=(const basic_coarse_slot&) = delete;
     ~basic_coarse_slot() { stop(); }
@@ -109,10 +111,12 @@ public:
         return {.resolution = duration{options_.slot_ns},
                 .latest = duration{options_.slot_ns},
                 .cancel_frees = false,
-                .allocates = "nothing in the steady state; the first duration above the threshold makes a handle once",
+                .allocates =
+                    "nothing in the steady state; the first duration above the threshold makes a handle once",
                 .manual_clock = true,
                 .drives_after_fork = true,
-                .threshold = options_.threshold_s < 0 ? duration{} : std::chrono::seconds{options_.threshold_s}};
+                .threshold =
+                    options_.threshold_s < 0 ? duration{} : std::chrono::seconds{options_.threshold_s}};
     }
 
     /// Any thread.
@@ -124,7 +128,8 @@ public:
             return arm_precise(t, d, c);
         }
         const time_point now = clock_.now();
-        if (now.time_since_epoch().count() >= stale_at_.load(std::memory_order_relaxed) && !ensure_clock_thread(now)) {
+        if (now.time_since_epoch().count() >= stale_at_.load(std::memory_order_relaxed) &&
+            !ensure_clock_thread(now)) {
             return false;
         }
         if (guard_.in_child()) {
@@ -146,7 +151,7 @@ public:
         }
         t.callback_ = c;
         t.home_.store(s, std::memory_order_release);
-        s->slots.at(key).add(t);
+        s->slots.at(key).push_back(t);
         ++s->totals.armed;
         return true;
     }
@@ -176,8 +181,9 @@ public:
         shards_.for_each([](shard& s) {
             const std::lock_guard lock{s.lock};
             s.closed = true;
-            s.slots.expire(INT64_MAX);
-            while (s.slots.take_due() != nullptr) {
+            s.slots.expire(INT64_MAX, s.due);
+            while (timer* t = s.due.front()) {
+                t->unlink();
                 ++s.totals.dropped;
             }
         });
@@ -194,7 +200,7 @@ public:
             sum.cancelled += s.totals.cancelled;
             sum.dropped += s.totals.dropped;
             sum.threw += s.totals.threw;
-            sum.pending += s.slots.count_timers();
+            sum.pending += s.due.size() + s.slots.count_timers();
         });
         return sum;
     }
@@ -234,73 +240,13 @@ public:
         precise_.resume();
     }
 
-private:
-    // All timers of one thread and slot, in no order: an array of handles whose holes are chained and filled first, so that
-    // link and unlink touch the timer and one entry of the array, but no other timer. Guarded by the shard's lock.
-    class slot {
-    public:
-        void add(timer& t) {
-            t.slot_ = this;
-            ++live_;
-            if (first_hole_ != no_hole) {
-                t.place_ = first_hole_;
-                first_hole_ = next_hole(entries_[t.place_]);
-                entries_[t.place_] = reinterpret_cast<std::uintptr_t>(&t);
-            } else {
-                t.place_ = static_cast<std::uint32_t>(entries_.size());
-                entries_.push_back(reinterpret_cast<std::uintptr_t>(&t));
-            }
-        }
-
-        void remove(timer& t) noexcept {
-            t.slot_ = nullptr;
-            if (--live_ == 0) {
-                clear();
-                return;
-            }
-            entries_[t.place_] = hole(first_hole_);
-            first_hole_ = t.place_;
-        }
-
-        // Removes some timer, starting the search where the last one was found. Null when the slot is empty.
-        [[nodiscard]] timer* take() noexcept {
-            while (live_ != 0) {
-                const std::uintptr_t e = entries_[next_taken_++];
-                if (!is_hole(e)) {
-                    auto* t = reinterpret_cast<timer*>(e);
-                    remove(*t);
-                    return t;
-                }
-            }
-            return nullptr;
-        }
-
-        [[nodiscard]] std::size_t live() const noexcept { return live_; }
-        [[nodiscard]] std::size_t capacity() const noexcept { return entries_.capacity(); }
-        void give_storage_back() noexcept { std::vector<std::uintptr_t>{}.swap(entries_); }
-
-    private:
-        // A hole holds the place of the next one; timers are aligned, so the lowest bit tells them apart.
-        static constexpr std::uint32_t no_hole = UINT32_MAX;
-        static bool is_hole(std::uintptr_t e) noexcept { return (e & 1) != 0; }
-        static std::uintptr_t hole(std::uint32_t next) noexcept { return (std::uintptr_t{next} << 1) | 1; }
-        static std::uint32_t next_hole(std::uintptr_t e) noexcept { return static_cast<std::uint32_t>(e >> 1); }
-
-        void clear() noexcept {
-            entries_.clear();
-            first_hole_ = no_hole;
-            next_taken_ = 0;
-        }
-
-        std::vector<std::uintptr_t> entries_;
-        std::uint32_t live_ = 0;
-        std::uint32_t first_hole_ = no_hole;
-        std::uint32_t next_taken_ = 0;
-    };
+  private:
+    // All timers of one thread and slot.
+    using slot = detail::list<timer>;
 
     // The ordered map from slot number to shared slot, with the index in front. Guarded by the shard's lock.
     class slot_map {
-    public:
+      public:
         [[nodiscard]] slot& at(std::int64_t key) {
             entry& e = index_[static_cast<std::size_t>(key) & (index_.size() - 1)];
             if (e.at != nullptr && e.key == key) [[likely]] {
@@ -309,43 +255,32 @@ private:
             return find_or_make(key);
         }
 
-        [[nodiscard]] std::size_t size() const noexcept { return map_.size() + due_.size(); }
+        [[nodiscard]] std::size_t size() const noexcept { return map_.size(); }
 
-        // Sets the slots up to `last` aside as due. Their timers stay in them and can still be removed.
-        void expire(std::int64_t last) {
+        // Appends the timers of all slots up to `last` to `due`, in slot order, and keeps the emptied slots for reuse.
+        void expire(std::int64_t last, slot& due) {
             while (!map_.empty() && map_.begin()->first <= last) {
                 auto node = map_.extract(map_.begin());
+                due.splice_back(node.mapped());
                 entry& e = index_[static_cast<std::size_t>(node.key()) & (index_.size() - 1)];
                 if (e.at == &node.mapped()) {
                     e = {};
                 }
-                due_.push_back(std::move(node));
-            }
-        }
-
-        // Removes a timer that is due. Null when there is none; the emptied slots are then kept for reuse.
-        [[nodiscard]] timer* take_due() {
-            for (; !due_.empty(); due_.pop_front()) {
-                if (timer* t = due_.front().mapped().take()) {
-                    return t;
+                if (spare_.size() < most_spare) {
+                    spare_.push_back(std::move(node));
                 }
-                keep(std::move(due_.front()));
             }
-            return nullptr;
         }
 
         [[nodiscard]] std::size_t count_timers() const {
             std::size_t n = 0;
-            for (const auto& [key, s] : map_) {
-                n += s.live();
-            }
-            for (const auto& node : due_) {
-                n += node.mapped().live();
+            for (const auto& [key, timers] : map_) {
+                n += timers.size();
             }
             return n;
         }
 
-    private:
+      private:
         using tree = std::map<std::int64_t, slot>;
         struct entry {
             std::int64_t key = 0;
@@ -358,7 +293,6 @@ private:
                 if (spare_.empty()) {
                     place = map_.try_emplace(place, key);
                 } else {
-                    spare_capacity_ -= spare_.back().mapped().capacity();
                     spare_.back().key() = key;
                     place = map_.insert(place, std::move(spare_.back()));
                     spare_.pop_back();
@@ -378,28 +312,14 @@ private:
             }
         }
 
-        void keep(typename tree::node_type node) {
-            if (spare_.size() == most_spare) {
-                return;
-            }
-            if (spare_capacity_ + node.mapped().capacity() > most_spare_capacity) {
-                node.mapped().give_storage_back();
-            }
-            spare_capacity_ += node.mapped().capacity();
-            spare_.push_back(std::move(node));
-        }
-
         // 2^17 slots of 10 ms are more than the 15 minutes below the threshold.
         static constexpr std::size_t largest_index = std::size_t{1} << 17;
-        // What is kept for reuse: ten seconds of slots, 8 MB of entries. The rest goes back to the heap.
+        // What is kept for reuse: ten seconds of slots. The rest goes back to the heap.
         static constexpr std::size_t most_spare = 1'000;
-        static constexpr std::size_t most_spare_capacity = std::size_t{1} << 20;
 
         tree map_;
         std::vector<entry> index_ = std::vector<entry>(64); // a power of two
-        std::deque<typename tree::node_type> due_;          // in slot order
         std::vector<typename tree::node_type> spare_;
-        std::size_t spare_capacity_ = 0;
     };
 
     // What one thread armed. Its lock guards all members and the timers in its slots.
@@ -409,13 +329,15 @@ private:
         mutable detail::spin_lock lock;
         bool closed; // nothing can be armed any more
         timerbench::counters totals;
+        slot due; // expired, the callback not begun: cancel can still take a timer out
         slot_map slots;
     };
 
     // A clock thread; more than one only while a replaced one has not left yet.
     struct driver {
         std::thread thread;
-        std::optional<typename Clock::parker> parker; // guarded by clock_mutex_; gone once the thread has left
+        std::optional<typename Clock::parker>
+            parker; // guarded by clock_mutex_; gone once the thread has left
     };
 
     static constexpr std::int64_t always_stale = INT64_MIN;
@@ -439,10 +361,10 @@ private:
             return false;
         }
         const std::lock_guard lock{s->lock};
-        if (t.slot_ == nullptr) {
+        if (!t.linked()) {
             return false;
         }
-        t.slot_->remove(t);
+        t.unlink();
         ++s->totals.cancelled;
         return true;
     }
@@ -549,17 +471,18 @@ private:
     void serve(shard& s, std::int64_t due, std::uint64_t epoch, std::unique_lock<std::mutex>& clock_lock) {
         {
             const std::lock_guard lock{s.lock};
-            s.slots.expire(due);
+            s.slots.expire(due, s.due);
         }
         for (unsigned served = 1; epoch == epoch_; ++served) {
             timer* t = nullptr;
             callback c;
             {
                 const std::lock_guard lock{s.lock};
-                t = s.slots.take_due();
+                t = s.due.front();
                 if (t == nullptr) {
                     return;
                 }
+                t->unlink();
                 gate_.begin(t->firing_);
                 c = t->callback_;
                 ++s.totals.fired;
@@ -594,7 +517,7 @@ private:
 
     // Held by the clock thread whenever it touches a map, so that a takeover never meets it in one.
     std::mutex clock_mutex_;
-    std::uint64_t epoch_ = 0;      // guarded by clock_mutex_, as are the next three
+    std::uint64_t epoch_ = 0; // guarded by clock_mutex_, as are the next three
     bool paused_ = false;
     bool ever_started_ = false;
     std::vector<std::unique_ptr<driver>> drivers_;

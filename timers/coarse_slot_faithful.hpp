@@ -75,7 +75,8 @@ class coarse_slot_faithful {
         timer(const timer&) = delete;
         timer& operator=(const timer&) = delete;
         ~timer() {
-            if (home_ != nullptr || long_) { // else never armed: a timeout whose operation was ready pays nothing here
+            if (home_ != nullptr ||
+                long_) { // else never armed: a timeout whose operation was ready pays nothing here
                 service_.cancel(*this);
             }
         }

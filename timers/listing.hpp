@@ -24,7 +24,9 @@ namespace timerbench {
 template <std::size_t N>
 struct name_literal {
     char text[N];
-    constexpr name_literal(const char (&literal)[N]) { std::copy_n(literal, N, text); } // NOLINT: implicit by purpose
+    constexpr name_literal(const char (&literal)[N]) {
+        std::copy_n(literal, N, text);
+    } // NOLINT: implicit by purpose
     [[nodiscard]] constexpr std::string_view view() const noexcept { return {text, N - 1}; }
 };
 

@@ -56,10 +56,10 @@ template <class Clock, template <class> class Reading>
 class basic_per_thread_wheel {
     struct shard;
 
-public:
+  public:
     /// One cache line.
     class alignas(64) timer : private detail::list_link {
-    public:
+      public:
         explicit timer(basic_per_thread_wheel& service) noexcept : service_{service} {}
         timer(const timer&) = delete;
         timer& operator=(const timer&) = delete;
@@ -71,7 +71,7 @@ public:
             detail::callback_scope::forget(this);
         }
 
-    private:
+      private:
         friend class basic_per_thread_wheel;
         friend class detail::list<timer>;
         friend class detail::tick_wheel<timer>;
@@ -92,15 +92,15 @@ public:
 
     /// Throws std::invalid_argument for a tick out of range and std::runtime_error where it is unavailable.
     explicit basic_per_thread_wheel(Clock& clock, per_thread_wheel_options options = {})
-        : clock_{clock}, tick_{checked(options.tick_ns)}, zero_{clock.now()} {}
+        : clock_{clock},
+          tick_{checked(options.tick_ns)},
+          zero_{clock.now()} {}
     basic_per_thread_wheel(const basic_per_thread_wheel&) = delete;
     basic_per_thread_wheel& operator=(const basic_per_thread_wheel&) = delete;
     ~basic_per_thread_wheel() { stop(); }
 
     [[nodiscard]] service_traits traits() const noexcept {
-        return {.resolution = tick_,
-                .latest = tick_ + Reading<Clock>::allowance(),
-                .manual_clock = true};
+        return {.resolution = tick_, .latest = tick_ + Reading<Clock>::allowance(), .manual_clock = true};
     }
 
     /// Any thread.
@@ -178,7 +178,7 @@ public:
         return sum;
     }
 
-private:
+  private:
     using reading = Reading<Clock>;
     static constexpr std::uint64_t never = ~std::uint64_t{0};
     static constexpr std::uint32_t exact = 0; // the epoch of timers that rely on no allowance
@@ -398,7 +398,8 @@ private:
     }
 
     // For a reading that may stall, while arms rely on it.
-    void observe([[maybe_unused]] shard& s, [[maybe_unused]] time_point now, [[maybe_unused]] time_point& look) {
+    void observe([[maybe_unused]] shard& s, [[maybe_unused]] time_point now,
+                 [[maybe_unused]] time_point& look) {
         if constexpr (reading::may_stall) {
             if (!s.observed.load(std::memory_order_relaxed)) {
                 return;
@@ -410,7 +411,8 @@ private:
             }
             s.wheel.take_back();
             if (s.observed.load(std::memory_order_relaxed)) {
-                look = std::min(look, std::max(now + publishing_slack, s.seen + reading::allowance() + publishing_slack / 2));
+                look = std::min(look, std::max(now + publishing_slack,
+                                               s.seen + reading::allowance() + publishing_slack / 2));
             }
         }
     }
@@ -449,7 +451,7 @@ private:
     // Raised once, under driver_mutex_; read by the driver between callbacks, and by the making of a shard under the lock
     // of shards_, see per_thread.
     std::atomic<bool> stopping_{false};
-    std::mutex driver_mutex_; // guards what follows
+    std::mutex driver_mutex_;                      // guards what follows
     std::optional<typename Clock::parker> parker_; // exists as long as the driver
     std::thread driver_;
 };

@@ -36,16 +36,16 @@ struct per_thread_wheel_loop_options {
 /// Every call is made by the thread of the loop.
 template <class Clock>
 class per_thread_wheel_loop {
-public:
+  public:
     /// One cache line.
     class alignas(64) timer : private detail::list_link {
-    public:
+      public:
         explicit timer(per_thread_wheel_loop& service) noexcept : service_{service} {}
         timer(const timer&) = delete;
         timer& operator=(const timer&) = delete;
         ~timer() { service_.cancel(*this); }
 
-    private:
+      private:
         friend class per_thread_wheel_loop;
         friend class detail::list<timer>;
         friend class detail::tick_wheel<timer>;
@@ -59,7 +59,10 @@ public:
 
     /// Throws std::invalid_argument for a tick out of range.
     explicit per_thread_wheel_loop(Clock& clock, per_thread_wheel_loop_options options = {})
-        : clock_{clock}, tick_{checked(options.tick_ns)}, zero_{clock.now()}, cached_{zero_} {}
+        : clock_{clock},
+          tick_{checked(options.tick_ns)},
+          zero_{clock.now()},
+          cached_{zero_} {}
     per_thread_wheel_loop(const per_thread_wheel_loop&) = delete;
     per_thread_wheel_loop& operator=(const per_thread_wheel_loop&) = delete;
     ~per_thread_wheel_loop() { stop(); }
@@ -152,13 +155,14 @@ public:
         return sum;
     }
 
-private:
+  private:
     static constexpr std::uint32_t exact = 0; // no poll has this number
 
     static duration checked(std::int64_t tick_ns) {
         if (tick_ns < 1'000 || tick_ns > 1'000'000'000) {
-            throw std::invalid_argument{"per_thread_wheel_loop: the tick must be 1000 to 1000000000 ns, not " +
-                                        std::to_string(tick_ns)};
+            throw std::invalid_argument{
+                "per_thread_wheel_loop: the tick must be 1000 to 1000000000 ns, not " +
+                std::to_string(tick_ns)};
         }
         return duration{tick_ns};
     }
@@ -208,6 +212,7 @@ private:
     detail::tick_wheel<timer> wheel_;
 };
 
-static_assert(loop_service<per_thread_wheel_loop<steady_time>> && loop_service<per_thread_wheel_loop<manual_time>>);
+static_assert(loop_service<per_thread_wheel_loop<steady_time>> &&
+              loop_service<per_thread_wheel_loop<manual_time>>);
 
 } // namespace timerbench

@@ -30,7 +30,7 @@ namespace timerbench {
 /// One object for each place that arms; the calls on one object are serialised by the caller.
 template <class Clock>
 class steady_reading {
-public:
+  public:
     static constexpr bool may_stall = false;
     [[nodiscard]] static std::string_view unavailable() noexcept { return {}; }
     [[nodiscard]] static duration allowance() noexcept { return {}; }
@@ -39,7 +39,7 @@ public:
 
 template <class Clock>
 class coarse_reading {
-public:
+  public:
     /// A reading may stand still for longer than the allowance: the service must find out.
     static constexpr bool may_stall = !Clock::is_manual;
     [[nodiscard]] static std::string_view unavailable() noexcept { return {}; }
@@ -72,13 +72,13 @@ public:
         }
     }
 
-private:
+  private:
     static constexpr duration manual_grain = std::chrono::milliseconds{4};
 };
 
 template <class Clock>
 class tsc_reading {
-public:
+  public:
     static constexpr bool may_stall = false;
 
     /// Why there is no usable counter; empty where there is one.
@@ -110,7 +110,7 @@ public:
         }
     }
 
-private:
+  private:
     struct scale {
         std::uint64_t ns_per_count_2_32; // ns for one count, times 2^32
         std::uint64_t counts_between_looks;
@@ -157,17 +157,17 @@ private:
     }
 
     static scale measure() {
-            const Clock clock{};
-            const auto [count_0, time_0] = both(clock);
-            time_point time_1 = time_0;
-            std::uint64_t count_1 = count_0;
-            while (time_1 - time_0 < std::chrono::milliseconds{10}) {
-                std::tie(count_1, time_1) = both(clock);
-            }
-            const long double ns = static_cast<long double>((time_1 - time_0).count());
-            const long double counts = static_cast<long double>(count_1 - count_0);
-            return scale{static_cast<std::uint64_t>(ns / counts * 4294967296.0L),
-                         static_cast<std::uint64_t>(counts / ns * 100'000'000.0L)};
+        const Clock clock{};
+        const auto [count_0, time_0] = both(clock);
+        time_point time_1 = time_0;
+        std::uint64_t count_1 = count_0;
+        while (time_1 - time_0 < std::chrono::milliseconds{10}) {
+            std::tie(count_1, time_1) = both(clock);
+        }
+        const long double ns = static_cast<long double>((time_1 - time_0).count());
+        const long double counts = static_cast<long double>(count_1 - count_0);
+        return scale{static_cast<std::uint64_t>(ns / counts * 4294967296.0L),
+                     static_cast<std::uint64_t>(counts / ns * 100'000'000.0L)};
     }
 
     // A count and the steady time right after it. Being interrupted between the two would make later readings too late by as

@@ -71,8 +71,8 @@ struct fault {
 };
 
 enum class driven_by {
-    own_thread,   ///< A thread of the service waits and fires.
-    caller_loop,  ///< The caller's thread fires inside `poll` and `poll_until`.
+    own_thread,  ///< A thread of the service waits and fires.
+    caller_loop, ///< The caller's thread fires inside `poll` and `poll_until`.
 };
 
 enum class callable_from {
@@ -82,16 +82,18 @@ enum class callable_from {
 
 /// What a service is by construction. Reports print it, tests and experiments obey it.
 struct service_traits {
-    duration resolution{};  ///< The slot or tick; the clock's own step where there is none.
-    duration earliest{};    ///< Earliest start of a callback relative to its deadline; negative for early services.
-    duration latest{};      ///< Latest start by construction, on an idle machine, without the time to wake a thread.
+    duration resolution{}; ///< The slot or tick; the clock's own step where there is none.
+    duration
+        earliest{}; ///< Earliest start of a callback relative to its deadline; negative for early services.
+    duration
+        latest{}; ///< Latest start by construction, on an idle machine, without the time to wake a thread.
     bool cancel_frees = true; ///< Whether cancel frees the storage at once.
     driven_by driver = driven_by::own_thread;
     callable_from arm_from = callable_from::any_thread;
     callable_from cancel_from = callable_from::any_thread;
-    std::string_view allocates = "nothing";  ///< What an arm allocates, in words.
-    bool callback_may_call = true; ///< Whether a callback may call the service at all.
-    bool fifo = false;  ///< Whether timers with one and the same deadline fire in the order of their arms.
+    std::string_view allocates = "nothing"; ///< What an arm allocates, in words.
+    bool callback_may_call = true;          ///< Whether a callback may call the service at all.
+    bool fifo = false; ///< Whether timers with one and the same deadline fire in the order of their arms.
     bool manual_clock = false; ///< Whether the service can be driven by `manual_time`.
     /// Whether a forked child may arm, provided `pause_for_fork` and `resume` stood around the fork. Without them, and for
     /// every other service, `arm` returns false in the child.
@@ -128,7 +130,8 @@ struct service_traits {
 ///   cancel(timer) -> bool                    See clause 3.
 ///   stop()                                   Leaves every timer idle; idempotent; not from inside a callback.
 template <class S>
-concept timer_service = requires(S service, const S constant, typename S::timer timer, duration d, callback c) {
+concept timer_service = requires(S service, const S constant, typename S::timer timer, duration d,
+                                 callback c) {
     requires std::constructible_from<typename S::timer, S&>;
     requires !std::copyable<typename S::timer>;
     { service.arm(timer, d, c) } -> std::same_as<bool>;

@@ -3,13 +3,13 @@
 #pragma once
 
 #include "timers/asio.hpp"
-#include "timers/hashed_wheel.hpp"
 #include "timers/coarse_slot.hpp"
 #include "timers/coarse_slot_faithful.hpp"
+#include "timers/hashed_wheel.hpp"
 #include "timers/libevent.hpp"
 #include "timers/listing.hpp"
-#include "timers/twin.hpp"
 #include "timers/locked_heap.hpp"
+#include "timers/twin.hpp"
 
 namespace timerbench {
 

@@ -36,7 +36,7 @@ struct waker {
 template <class O>
 concept operation = requires(O op, const waker& w) {
     { op.poll(w).has_value() } -> std::convertible_to<bool>;
-    { *op.poll(w) };
+    {*op.poll(w)};
 };
 
 /// How a timed operation ended.
@@ -48,12 +48,15 @@ struct timed {
 
 template <timer_service Service, operation Operation>
 class timeout {
-public:
-    using value_type = std::remove_cvref_t<decltype(*std::declval<Operation&>().poll(std::declval<const waker&>()))>;
+  public:
+    using value_type =
+        std::remove_cvref_t<decltype(*std::declval<Operation&>().poll(std::declval<const waker&>()))>;
     using result = timed<value_type>;
 
     timeout(Service& service, duration d, Operation operation)
-        : operation_{std::move(operation)}, service_{service}, duration_{d}, timer_{service} {}
+        : operation_{std::move(operation)},
+          service_{service},
+          duration_{d} {}
     timeout(const timeout&) = delete;
     timeout& operator=(const timeout&) = delete;
 
@@ -71,7 +74,7 @@ public:
 
     [[nodiscard]] Operation& inner() noexcept { return operation_; }
 
-private:
+  private:
     // Converts to the operation's answer, so that it is made in place.
     struct answer_of {
         Operation& operation;
@@ -88,10 +91,10 @@ private:
             }
             waker_ = w;
         }
-        if (!armed_) {
-            armed_ = true;
+        if (!timer_) {
+            timer_.emplace(service_);
             // A service may run the callback before arm returns; its wake is then already under way.
-            return !service_.arm(timer_, duration_, callback{&timeout::on_fire, this});
+            return !service_.arm(*timer_, duration_, callback{&timeout::on_fire, this});
         }
         return false;
     }
@@ -112,11 +115,12 @@ private:
     Operation operation_;
     Service& service_;
     duration duration_;
-    bool armed_ = false; // only the polling side
     bool fired_ = false; // guarded by lock_
     waker waker_;        // guarded by lock_
     detail::spin_lock lock_;
-    typename Service::timer timer_; // last: destroyed, and so cancelled, before what its callback touches
+    // Made by the first pending poll, so that the ready path pays nothing for it. Last: destroyed, and so cancelled, before what
+    // its callback touches.
+    std::optional<typename Service::timer> timer_;
 };
 
 /// An operation that never finishes.
@@ -127,7 +131,7 @@ struct never {
 /// A sleep is a timeout around an operation that never finishes.
 template <timer_service Service>
 class sleep : public timeout<Service, never> {
-public:
+  public:
     sleep(Service& service, duration d) : timeout<Service, never>{service, d, never{}} {}
 };
 

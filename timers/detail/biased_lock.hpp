@@ -25,7 +25,7 @@
 namespace timerbench::detail {
 
 class biased_lock {
-public:
+  public:
     biased_lock() noexcept : revoked_{!barrier_available()} {}
     biased_lock(const biased_lock&) = delete;
     biased_lock& operator=(const biased_lock&) = delete;
@@ -33,7 +33,7 @@ public:
     /// Held by the owner. There is one owner at a time; handing the lock to another thread as owner needs a happens-before
     /// edge between the two from elsewhere.
     class owner_guard {
-    public:
+      public:
         explicit owner_guard(biased_lock& lock) noexcept : lock_{lock}, shared_{!lock.enter_biased()} {
             if (shared_) [[unlikely]] {
                 lock_.spin_.lock();
@@ -49,7 +49,7 @@ public:
             }
         }
 
-    private:
+      private:
         biased_lock& lock_;
         const bool shared_;
     };
@@ -76,7 +76,7 @@ public:
         }
     }
 
-private:
+  private:
     [[nodiscard]] bool enter_biased() noexcept {
         inside_.store(true, std::memory_order_relaxed);
         // The compiler must not move the load above the store. The processor may, and that is what membarrier is for.

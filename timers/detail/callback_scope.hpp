@@ -10,10 +10,12 @@
 namespace timerbench::detail {
 
 class callback_scope {
-public:
+  public:
     /// `owner` identifies the service, `timer` the handle whose callback runs.
     callback_scope(const void* owner, const void* timer) noexcept
-        : owner_{owner}, timer_{timer}, outer_{innermost()} {
+        : owner_{owner},
+          timer_{timer},
+          outer_{innermost()} {
         innermost() = this;
     }
     callback_scope(const callback_scope&) = delete;
@@ -52,7 +54,7 @@ public:
         }
     }
 
-private:
+  private:
     static callback_scope*& innermost() noexcept {
         thread_local callback_scope* top = nullptr;
         return top;

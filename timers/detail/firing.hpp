@@ -29,7 +29,7 @@ struct firing_state {
 
 /// Part of a service.
 class firing_gate {
-public:
+  public:
     /// The lock that guards the timer is held, and the timer is unlinked.
     static void begin(firing_state& state) noexcept { state.running.fetch_add(1, std::memory_order_relaxed); }
 
@@ -57,7 +57,7 @@ public:
         --waiting_;
     }
 
-private:
+  private:
     std::mutex mutex_;
     std::condition_variable ended_;
     unsigned waiting_ = 0; // guarded by mutex_

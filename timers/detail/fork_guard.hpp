@@ -10,16 +10,18 @@
 namespace timerbench::detail {
 
 class fork_guard {
-public:
+  public:
     fork_guard() noexcept : born_{current()} {}
 
     /// Whether the process is a child forked since construction or the last `adopt`.
-    [[nodiscard]] bool in_child() const noexcept { return born_ != generation().load(std::memory_order_relaxed); }
+    [[nodiscard]] bool in_child() const noexcept {
+        return born_ != generation().load(std::memory_order_relaxed);
+    }
 
     /// Called after the driver was started anew in the child.
     void adopt() noexcept { born_ = current(); }
 
-private:
+  private:
     // Written only in the child's atfork handler, when the child has a single thread; read by anybody. Relaxed is enough:
     // the value never changes while a second thread exists.
     static std::atomic<unsigned>& generation() noexcept {
@@ -28,8 +30,8 @@ private:
     }
 
     static unsigned current() noexcept {
-        static const int installed = pthread_atfork(
-            nullptr, nullptr, [] { generation().fetch_add(1, std::memory_order_relaxed); });
+        static const int installed =
+            pthread_atfork(nullptr, nullptr, [] { generation().fetch_add(1, std::memory_order_relaxed); });
         (void)installed;
         return generation().load(std::memory_order_relaxed);
     }

@@ -19,13 +19,13 @@
 namespace timerbench::detail {
 
 class thread_index {
-public:
+  public:
     [[nodiscard]] static std::size_t mine() {
         thread_local const thread_index held;
         return held.value_;
     }
 
-private:
+  private:
     struct pool {
         std::mutex mutex;
         std::size_t next = 0; // guarded by mutex, as is `free`
@@ -59,7 +59,7 @@ private:
 
 template <class T>
 class per_thread {
-public:
+  public:
     per_thread() = default;
     per_thread(const per_thread&) = delete;
     per_thread& operator=(const per_thread&) = delete;
@@ -106,7 +106,7 @@ public:
         }
     }
 
-private:
+  private:
     using cell = std::atomic<T*>;
 
     template <class Make>

@@ -18,7 +18,7 @@ namespace timerbench::detail {
 
 template <class Lock>
 class running_set {
-public:
+  public:
     struct record {
         const void* timer = nullptr;
         bool cancel_begun = false; // a foreign cancel waits: the callback may not arm this timer again
@@ -77,7 +77,7 @@ public:
         }
     }
 
-private:
+  private:
     [[nodiscard]] record* find(const void* timer) const noexcept {
         for (record* r = first_; r != nullptr; r = r->next) {
             if (r->timer == timer) {

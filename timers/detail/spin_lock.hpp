@@ -13,7 +13,7 @@
 namespace timerbench::detail {
 
 class spin_lock {
-public:
+  public:
     spin_lock() noexcept = default;
     spin_lock(const spin_lock&) = delete;
     spin_lock& operator=(const spin_lock&) = delete;
@@ -29,10 +29,11 @@ public:
 
     void unlock() noexcept { taken_.store(false, std::memory_order_release); }
 
-private:
+  private:
     void lock_contended() noexcept {
         for (int attempt = 0;; ++attempt) {
-            if (!taken_.load(std::memory_order_relaxed) && !taken_.exchange(true, std::memory_order_acquire)) {
+            if (!taken_.load(std::memory_order_relaxed) &&
+                !taken_.exchange(true, std::memory_order_acquire)) {
                 return;
             }
             if (attempt < spins) {

@@ -19,7 +19,7 @@ namespace timerbench::detail {
 
 /// Not thread-safe. Epochs are noted in rising order.
 class stall_log {
-public:
+  public:
     using epoch_type = std::uint32_t;
 
     [[nodiscard]] bool empty() const noexcept { return size_ == 0; }
@@ -49,7 +49,7 @@ public:
     /// Called when no timer is pending.
     void clear() noexcept { size_ = 0; }
 
-private:
+  private:
     struct entry {
         epoch_type first = 0;
         epoch_type last = 0;

@@ -30,7 +30,7 @@ namespace timerbench::detail {
 /// Not thread-safe.
 template <class Node>
 class tick_wheel {
-public:
+  public:
     using tick_type = std::uint64_t;
 
     /// The last tick that was served.
@@ -144,7 +144,7 @@ public:
         return next == never ? std::nullopt : std::optional{next};
     }
 
-private:
+  private:
     static constexpr unsigned bits_0 = 12;
     static constexpr unsigned bits_n = 8;
     static constexpr unsigned upper_levels = 3;

@@ -178,8 +178,7 @@ TEST_P(callbacks, run_without_a_lock_of_the_service) {
         leave.wait(3 * patience()); // longer than the other thread is waited for below
     };
     ASSERT_TRUE(slow.arm(duration::zero()));
-    r.shift(2 * r.slack());
-    ASSERT_TRUE(entered.wait());
+    ASSERT_TRUE(r.shift_until([&] { return entered.is_open(); }));
     probe other{r};
     gate worked;
     std::thread elsewhere{[&] {

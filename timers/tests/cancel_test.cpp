@@ -184,8 +184,7 @@ TEST_P(cancelling, from_outside_waits_for_the_running_callback) {
         };
         ASSERT_TRUE(p.arm(duration::zero()));
         r.drive_elsewhere();
-        r.shift(2 * r.slack());
-        ASSERT_TRUE(entered.wait());
+        ASSERT_TRUE(r.shift_until([&] { return entered.is_open(); }));
         cancelling_now.open();
         EXPECT_FALSE(p.cancel()) << "the callback had begun";
         EXPECT_TRUE(left) << "cancel returned while the callback ran";
@@ -210,8 +209,7 @@ TEST_P(cancelling, destroying_from_outside_waits_as_well) {
     };
     ASSERT_TRUE(p.arm(duration::zero()));
     r.drive_elsewhere();
-    r.shift(2 * r.slack());
-    ASSERT_TRUE(entered.wait());
+    ASSERT_TRUE(r.shift_until([&] { return entered.is_open(); }));
     destroying_now.open();
     p.destroy();
     EXPECT_TRUE(left) << "the timer was destroyed under its callback";
@@ -242,8 +240,7 @@ TEST_P(cancelling, wins_over_the_rearm_of_a_running_callback) {
         };
         ASSERT_TRUE(p.arm(duration::zero()));
         r.drive_elsewhere();
-        r.shift(2 * r.slack());
-        ASSERT_TRUE(entered.wait());
+        ASSERT_TRUE(r.shift_until([&] { return entered.is_open(); }));
         if (destroy) {
             p.destroy();
         } else {
@@ -283,8 +280,7 @@ TEST_P(cancelling, rearmed_and_still_running) {
     };
     ASSERT_TRUE(p.arm(duration::zero()));
     r.drive_elsewhere();
-    r.shift(2 * r.slack());
-    ASSERT_TRUE(rearmed.wait());
+    ASSERT_TRUE(r.shift_until([&] { return rearmed.is_open(); }));
     leave.open();
     EXPECT_TRUE(p.cancel()) << "it was armed anew";
     EXPECT_TRUE(left) << "cancel returned while the callback ran";

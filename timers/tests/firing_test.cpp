@@ -193,8 +193,8 @@ TEST_P(firing, period_of_a_self_rearm_does_not_grow) {
     TIMERBENCH_NEEDS_CALLS_IN_CALLBACKS(r);
     const duration period = r.manual() ? duration{10s} : r.unit() / 2;
     const int periods = r.manual() ? 30 : 12;
+    std::vector<time_point> at; // outlives the probe, whose callback writes to it
     probe p{r};
-    std::vector<time_point> at;
     p.then = [&] {
         at.push_back(p.fired_at());
         if (std::ssize(at) < periods) {

@@ -164,8 +164,7 @@ TEST_P(lifetime, stop_waits_for_the_running_callback) {
         left = true;
     };
     ASSERT_TRUE(p.arm(duration::zero()));
-    r.shift(2 * r.slack());
-    ASSERT_TRUE(entered.wait());
+    ASSERT_TRUE(r.shift_until([&] { return entered.is_open(); }));
     stopping.open();
     r.stop();
     EXPECT_TRUE(left) << "stop returned while a callback ran";

@@ -83,6 +83,15 @@ void rig::shift(duration d) {
     }
 }
 
+bool rig::shift_until(const std::function<bool()>& condition) {
+    return eventually([&] {
+        if (!condition()) {
+            shift(slack());
+        }
+        return condition();
+    });
+}
+
 void rig::settle() {
     if (manual()) {
         clock_->settle();

@@ -86,6 +86,9 @@ class rig {
     void pass(duration d);
     /// Lets `d` pass on a manual clock without waiting for any callback. On the machine's clock time passes anyway.
     void shift(duration d);
+    /// The same again and again until the condition holds; false if it does not within the patience. For callbacks that
+    /// get stuck, and for drivers that only begin to wait after time has moved.
+    [[nodiscard]] bool shift_until(const std::function<bool()>& condition);
     /// What is due now starts. On a manual clock without any time passing.
     void settle();
     /// Drives until the condition holds; false if it does not within the bound. Steps a manual clock.
