@@ -48,8 +48,8 @@ TEST(coarse_slot, fires_at_the_first_boundary_at_or_after_the_deadline) {
     service s{clock};
     const time_point zero = clock.now();
     clock.advance(3ms + 1ns);
-    for (const duration d : {duration{0}, duration{1}, duration{6'999'998}, duration{6'999'999}, duration{7'000'000},
-                             duration{10ms}, duration{16'999'999}, duration{-5ms}}) {
+    for (const duration d : {duration{0}, duration{1}, duration{6'999'998}, duration{6'999'999},
+                             duration{7'000'000}, duration{10ms}, duration{16'999'999}, duration{-5ms}}) {
         fire_log log{&clock, {}};
         service::timer t{s};
         const time_point deadline = std::max(clock.now(), clock.now() + d);
@@ -186,7 +186,8 @@ TEST(coarse_slot, a_stalled_clock_thread_is_replaced_and_leaves_without_touching
     clock.shift(2s);
     service::timer trigger{s};
     std::promise<void> fired;
-    ASSERT_TRUE(s.arm(trigger, 10ms, {[](void* p) { static_cast<std::promise<void>*>(p)->set_value(); }, &fired}));
+    ASSERT_TRUE(
+        s.arm(trigger, 10ms, {[](void* p) { static_cast<std::promise<void>*>(p)->set_value(); }, &fired}));
     clock.shift(20ms);
     ASSERT_EQ(fired.get_future().wait_for(30s), std::future_status::ready);
     // The new clock thread has served what the stalled one left in its list of due timers.

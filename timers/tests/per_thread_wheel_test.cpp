@@ -23,7 +23,7 @@ struct stuck_reading {
 
 template <class Clock>
 class stalling_reading {
-public:
+  public:
     static constexpr bool may_stall = true;
     static std::string_view unavailable() noexcept { return {}; }
     static duration allowance() noexcept { return 4ms; }
@@ -49,7 +49,8 @@ struct fire_log {
 };
 
 TEST(per_thread_wheel, a_reading_that_stood_still_fires_nobody_early) {
-    for (const duration stall : {duration{0}, duration{3ms}, duration{9ms}, duration{30ms}, duration{120ms}}) {
+    for (const duration stall :
+         {duration{0}, duration{3ms}, duration{9ms}, duration{30ms}, duration{120ms}}) {
         SCOPED_TRACE(stall.count());
         manual_time clock;
         stalling_wheel s{clock};
@@ -57,7 +58,8 @@ TEST(per_thread_wheel, a_reading_that_stood_still_fires_nobody_early) {
         stalling_wheel::timer first{s};
         ASSERT_TRUE(s.arm(first, 1h, warm.cb()));
         // The reading now stands, while time and arms go on.
-        stuck_reading::held_at = (clock.now().time_since_epoch() - clock.now().time_since_epoch() % 4ms).count();
+        stuck_reading::held_at =
+            (clock.now().time_since_epoch() - clock.now().time_since_epoch() % 4ms).count();
         std::deque<stalling_wheel::timer> timers;
         std::deque<fire_log> logs;
         std::vector<time_point> deadlines;
@@ -242,8 +244,12 @@ void stress() {
     EXPECT_EQ(c.armed, static_cast<std::uint64_t>(threads) * 200 * 30);
 }
 
-TEST(per_thread_wheel, stress_coarse) { stress<per_thread_wheel<steady_time>>(); }
-TEST(per_thread_wheel, stress_steady) { stress<per_thread_wheel_steady<steady_time>>(); }
+TEST(per_thread_wheel, stress_coarse) {
+    stress<per_thread_wheel<steady_time>>();
+}
+TEST(per_thread_wheel, stress_steady) {
+    stress<per_thread_wheel_steady<steady_time>>();
+}
 TEST(per_thread_wheel, stress_tsc) {
     if (const auto reason = per_thread_wheel_tsc<steady_time>::unavailable(); !reason.empty()) {
         GTEST_SKIP() << reason;

@@ -24,9 +24,12 @@ std::uint64_t random_distance(std::mt19937_64& random) {
     const unsigned bits = static_cast<unsigned>(random() % 40);
     const std::uint64_t span = std::uint64_t{1} << bits;
     switch (random() % 4) {
-    case 0: return span;
-    case 1: return span - 1;
-    default: return random() % span + 1;
+    case 0:
+        return span;
+    case 1:
+        return span - 1;
+    default:
+        return random() % span + 1;
     }
 }
 
@@ -93,9 +96,11 @@ TEST(tick_wheel, agrees_with_an_ordered_map) {
 }
 
 TEST(tick_wheel, a_node_is_served_at_its_very_tick) {
-    for (const std::uint64_t start : {0ULL, 1ULL, 4'095ULL, 4'096ULL, 1'048'575ULL, 1ULL << 28, (1ULL << 36) - 1}) {
-        for (const std::uint64_t distance : {1ULL, 4'095ULL, 4'096ULL, 4'097ULL, (1ULL << 20) - 1, 1ULL << 20, (1ULL << 20) + 1,
-                                             1ULL << 28, (1ULL << 36) - 1, 1ULL << 36, (1ULL << 37) + 5}) {
+    for (const std::uint64_t start :
+         {0ULL, 1ULL, 4'095ULL, 4'096ULL, 1'048'575ULL, 1ULL << 28, (1ULL << 36) - 1}) {
+        for (const std::uint64_t distance :
+             {1ULL, 4'095ULL, 4'096ULL, 4'097ULL, (1ULL << 20) - 1, 1ULL << 20, (1ULL << 20) + 1, 1ULL << 28,
+              (1ULL << 36) - 1, 1ULL << 36, (1ULL << 37) + 5}) {
             auto w = std::make_unique<wheel>();
             w->advance(start);
             node n;

@@ -1,7 +1,6 @@
 // One service behind virtual calls, so that each conformance test is compiled once and runs over every service.
 //
-// The erased service is itself a `timer_service`, so `timeout` and `sleep` work on top of it. The cost of the indirect
-// call does not matter here: nothing in the tests is measured.
+// The cost of the indirect call does not matter here: nothing in the tests is measured.
 #pragma once
 
 #include "timers/clock.hpp"
