@@ -364,7 +364,10 @@ template <class Entry>
     for (std::size_t i = 0; i < team.size(); ++i) {
         generators.emplace_back(team[i], pairs_a_second / team.size());
     }
-    std::deque<event<service>> events; // before the executor, which stops before they go
+    // Before the events: an armed timer may wake its event's task, and so a worker, until the event is gone. The executor
+    // is stopped by then.
+    std::optional<harness::executor> executor;
+    std::deque<event<service>> events;
     for (std::size_t i = 0; i < schedule.size(); ++i) {
         const std::size_t which = schedule[i].which;
         const duration d = which < plan.durations.size() ? plan.durations[which] : 1ms;
@@ -372,7 +375,6 @@ template <class Entry>
         generators[i % team.size()].add(events.back());
     }
 
-    std::optional<harness::executor> executor;
     [[maybe_unused]] auto loops = [&] {
         if constexpr (loop_service<service>) {
             std::deque<generating_loop<service>> made;

@@ -173,8 +173,10 @@ template <class Entry, class Seam>
     std::atomic<bool> enough{false};
     soak_result result;
     {
-        std::deque<sleeper<service>> tasks; // before the executor, which stops before they go
+        // Before the tasks: an armed timer may wake its task, and so a worker, until the task is gone. The executor is
+        // stopped by then.
         std::optional<harness::executor> executor;
+        std::deque<sleeper<service>> tasks;
         if constexpr (loop_service<service>) {
             executor.emplace(loops_of(team));
         } else {

@@ -10,9 +10,12 @@
 #include <cerrno>
 #include <cstring>
 #include <fcntl.h>
+#include <filesystem>
 #include <iostream>
 #include <memory>
 #include <regex.h>
+#include <string_view>
+#include <system_error>
 #include <unistd.h>
 
 namespace timerbench::harness {
@@ -140,6 +143,15 @@ std::optional<int> gbench_runner::prepare(std::vector<cell> cells) {
     };
     self.cells = std::move(cells);
 
+    for (char** variable = environ; *variable != nullptr; ++variable) {
+        // The library would take its flags from there unchecked.
+        if (const std::string_view text{*variable}; text.starts_with("BENCHMARK_")) {
+            const std::string name{text.substr(0, text.find('='))};
+            return refuse(name +
+                          " is set in the environment; unset it and give the flag of that name instead");
+        }
+    }
+
     const bool library_chooses = given(self.user_flags, "--benchmark_min_time");
     std::string filter = value_of(self.user_flags, "--benchmark_filter");
     const std::string shown_filter = filter;
@@ -159,6 +171,9 @@ std::optional<int> gbench_runner::prepare(std::vector<cell> cells) {
         return refuse("--benchmark_filter: '" + shown_filter +
                       "' matches nothing; give a part of a name that --benchmark_list_tests prints");
     if (const auto file = value_of(self.user_flags, "--benchmark_out"); !file.empty()) {
+        std::error_code ignored;
+        if (std::filesystem::exists(file, ignored) && std::filesystem::file_size(file, ignored) != 0)
+            return refuse("--benchmark_out: '" + file + "' exists and is not empty; give a new file");
         const int probe = open(file.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0666);
         if (probe < 0)
             return refuse("--benchmark_out: '" + file + "' cannot be written: " + std::strerror(errno) +

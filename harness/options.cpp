@@ -204,24 +204,29 @@ struct options_parser::state {
     }
 
     // One line for what CLI11 could not split.
-    [[nodiscard]] std::string explain(const CLI::ParseError& problem,
-                                      const std::vector<std::string>& words) const {
+    [[nodiscard]] std::string explain(const CLI::ParseError& problem) const {
         for (const auto& one : flags) {
             const bool named = std::string(problem.what()).find(one->name) != std::string::npos;
             if (problem.get_name() == "ArgumentMismatch" && named)
                 return one->name + ": a value is missing; give " + one->expects;
         }
-        for (const auto& word : words) {
-            const auto equals = word.find('=');
-            if (equals != std::string::npos && word.starts_with("--"))
-                for (const auto& name : switches)
-                    if (word.compare(0, equals, name) == 0)
-                        return name + ": " + in_quotes(word.substr(equals + 1)) + " is not accepted; give " +
-                               name + " alone";
-        }
         std::string text = problem.what();
         std::replace(text.begin(), text.end(), '\n', ' ');
         return text + "; see --help";
+    }
+
+    // A switch that was given a value: CLI11 would take some of them, and --quick=0 is no quick run. Empty if there is none.
+    [[nodiscard]] std::string switch_with_value(const std::vector<std::string>& words) const {
+        for (const auto& word : words) {
+            const auto equals = word.find('=');
+            if (equals == std::string::npos)
+                continue;
+            const std::string name = word.substr(0, equals);
+            if (name == "--help" || std::find(switches.begin(), switches.end(), name) != switches.end())
+                return name + ": " + in_quotes(word.substr(equals + 1)) + " is not accepted; give " + name +
+                       " alone";
+        }
+        return {};
     }
 
     std::string program;
@@ -376,6 +381,8 @@ std::optional<int> options_parser::parse(int argc, const char* const* argv, opti
             words.push_back(std::move(word));
         }
     }
+    if (const auto problem = self.switch_with_value(words); !problem.empty())
+        return refuse(problem);
     try {
         std::vector<std::string> reversed(words.rbegin(), words.rend()); // the order CLI11 consumes them in
         self.app.parse(reversed);
@@ -383,7 +390,7 @@ std::optional<int> options_parser::parse(int argc, const char* const* argv, opti
         output << self.app.help() << std::flush;
         return exit_fine;
     } catch (const CLI::ParseError& problem) {
-        return refuse(self.explain(problem, words));
+        return refuse(self.explain(problem));
     }
     if (const auto extras = self.app.remaining(); !extras.empty())
         return refuse(in_quotes(extras.front()) + " is not an option; give one of " + self.names());

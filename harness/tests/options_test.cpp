@@ -118,6 +118,8 @@ TEST(Options, NumbersThatAreNone) {
     expect_refused({"--out", ""}, "--out: the value is empty; give a folder");
     expect_refused({"--seed"}, "--seed: a value is missing; give 0 to 18446744073709551615");
     expect_refused({"--quick=maybe"}, "--quick: 'maybe' is not accepted; give --quick alone");
+    expect_refused({"--quick=0"}, "--quick: '0' is not accepted; give --quick alone");
+    expect_refused({"--help=false"}, "--help: 'false' is not accepted; give --help alone");
 }
 
 TEST(Options, UnknownWordsGiveOneLine) {

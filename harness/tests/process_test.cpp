@@ -183,6 +183,9 @@ TEST_F(Process, BenchmarkFlagsWork) {
             ++rows;
         }
     EXPECT_EQ(rows, 2U);
+    const auto again = demo({"--loop", "benchmark", "--benchmark_out=" + file});
+    EXPECT_EQ(again.code, 2) << "a file with something in it is not written over";
+    EXPECT_NE(again.error.find("exists and is not empty"), std::string::npos) << again.error;
     EXPECT_NE(filtered.output.find("not measured in this run"), std::string::npos);
     const auto theirs = nlohmann::json::parse(slurp(file));
     ASSERT_FALSE(theirs.at("benchmarks").empty());
