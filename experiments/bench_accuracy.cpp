@@ -44,7 +44,7 @@ int run(int argc, char** argv) {
     harness::options_parser parser("bench_accuracy", "How late does a timeout fire, and is it ever early?",
                                    service_names());
     parser.add_number("--rounds", rounds, 0, 1'000,
-                      "waves of each service in each environment; 0: 5, with --quick 1");
+                      "waves of each service in each environment; 0: 3, with --quick 1");
     parser.add_number("--events", plan.events, 20, 20'000, "timers of each duration in a wave");
     parser.add_number("--herd", plan.herd, 1, 1'000'000, "timers with one common deadline");
     parser.add_number("--keep", plan.samples_kept, 2, 1'000'000,
@@ -56,7 +56,7 @@ int run(int argc, char** argv) {
         return *code;
     }
     if (rounds == 0) {
-        rounds = opts.pick(5U, 1U);
+        rounds = opts.pick(3U, 1U);
     }
 
     const harness::interrupt_guard interrupts;

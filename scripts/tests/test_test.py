@@ -61,7 +61,7 @@ class Test(SandboxTest):
         for preset in ("release", "asan", "tsan"):
             self.assertIn(f"test: {preset}: 2 passed, 0 failed, 1 skipped in ", result.stdout)
         self.assertEqual(len(self.noted("ctest-calls")), 3)
-        self.assertIn("--parallel 3", self.noted("ctest-calls")[0])
+        self.assertIn("--parallel 6", self.noted("ctest-calls")[0])
         self.assert_no_temporary_files()
 
     def test_one_preset(self):
