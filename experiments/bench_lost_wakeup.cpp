@@ -409,7 +409,7 @@ int run(int argc, char** argv) {
                                    service_names());
     parser.add_number(
         "--seconds", seconds, 0, 86'400,
-        "seconds for each service; 0: 20, and with --quick until --completions are there, 1 to 8");
+        "seconds for each service; 0: 10, and with --quick until --completions are there, 1 to 8");
     parser.add_number("--tasks", plan.tasks, 1, 1'000'000, "tasks, each with one timeout outstanding");
     parser.add_number("--workers", plan.workers, 1, harness::executor::most_workers,
                       "worker threads of the executor");
@@ -419,7 +419,7 @@ int run(int argc, char** argv) {
         return *code;
     }
     const bool until_target = opts.quick && seconds == 0;
-    plan.at_most = seconds > 0 ? std::chrono::seconds{seconds} : opts.quick ? 8s : 20s;
+    plan.at_most = seconds > 0 ? std::chrono::seconds{seconds} : opts.quick ? 8s : 10s;
     plan.at_least = until_target ? duration{1s} : plan.at_most;
     plan.patience = opts.pick(5s, 2s);
 
