@@ -416,7 +416,7 @@ int run(int argc, char** argv) {
     std::sort(p.workers.begin(), p.workers.end());
     p.workers.erase(std::unique(p.workers.begin(), p.workers.end()), p.workers.end());
     p.passes = passes != 0 ? passes : opts.pick(20U, 10U);
-    p.rounds = rounds != 0 ? static_cast<std::uint32_t>(rounds) : opts.pick(7U, 3U);
+    p.rounds = rounds != 0 ? static_cast<std::uint32_t>(rounds) : opts.pick(3U, 2U);
 
     const harness::interrupt_guard interrupts;
     harness::report out("scaling", opts, harness::environment::capture());
