@@ -117,6 +117,11 @@ int run(int argc, char** argv) {
                                std::to_string(traits.most_durations));
                 continue;
             }
+            if (together && traits.most_timers > 0 && traits.most_timers < plan.herd) {
+                lines.skip(name, where,
+                           "holds at most " + std::to_string(traits.most_timers) + " timers at a time here");
+                continue;
+            }
             for (std::uint64_t round = 0; round < rounds; ++round) {
                 waves.push_back({name + ", " + name_of(where), [&, name, where, together, round] {
                                      const auto& schedule = together ? herd : schedules[round];

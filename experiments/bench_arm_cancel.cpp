@@ -240,6 +240,7 @@ struct plan {
     std::uint64_t pairs_per_ms = 0; ///< 0: saturating.
     std::uint32_t bursts = 0;       ///< paced: in one batch.
     std::size_t most_durations = 0;
+    std::size_t pairs = batch_pairs;
     std::uint64_t visit_every = 1; ///< Only every so many visits are made; the others take no sample.
     bool singles = false;          ///< Time arm and cancel alone, too.
 };
@@ -273,12 +274,12 @@ void visit_article(visit& v, Service& service, const plan& p) {
             // Due before any deadline of the batch, and far enough away not to fire while the batch runs.
             good += done([&] { return service.arm(own[1], p.article_duration * 9 / 10, no_callback); });
         }
-        good += timed(v, view, "arm_cancel", batch_pairs, [&] { return batch(batch_pairs); });
+        good += timed(v, view, "arm_cancel", p.pairs, [&] { return batch(p.pairs); });
         if (p.earlier_guard) {
             good += done([&] { return service.cancel(own[1]); });
             poll_once(service);
         }
-        const std::uint64_t pairs = batch_pairs + (p.earlier_guard ? 1 : 0);
+        const std::uint64_t pairs = p.pairs + (p.earlier_guard ? 1 : 0);
         if (!books.add(pairs, pairs, good)) {
             break;
         }
@@ -296,7 +297,7 @@ void visit_window(visit& v, Service& service, const plan& p) {
     const service_view view = view_of(service);
     account books{v, view};
     books.require(others.armed(), p.population);
-    script pairs{p.pairs_per_ms > 0 ? p.pairs_per_ms : batch_pairs};
+    script pairs{p.pairs_per_ms > 0 ? p.pairs_per_ms : p.pairs};
     script singles{std::min<std::size_t>(batch_singles, p.window_size - p.window_size / 15)};
     const std::uint64_t size = p.window_size;
     queue_watch queue;
@@ -418,13 +419,20 @@ void add_cells(std::vector<harness::cell>& cells, const harness::options& opts, 
         p.bursts =
             static_cast<std::uint32_t>(std::max(s.paced_length, traits.resolution).count() / burst_step_ns);
         p.most_durations = traits.most_durations;
+        if (traits.most_timers > 0) {
+            // Each of its timers is a thing of the system's, and each operation takes microseconds.
+            p.pairs = std::min(p.pairs, std::max<std::size_t>(traits.most_timers / 16, 64));
+        }
         p.visit_every = c.population >= dear_population ? s.dear_visit_every
                         : c.pairs_per_ms > 0            ? s.paced_visit_every
                                                         : 1;
         p.singles = c.window && c.pairs_per_ms == 0;
 
         std::string refusal;
-        if (traits.most_durations > 0 && (c.low != c.high || (c.window && c.earliest))) {
+        const std::uint64_t outstanding = p.population + std::max<std::uint64_t>(p.window_size, 2);
+        if (traits.most_timers > 0 && outstanding > traits.most_timers) {
+            refusal = "holds at most " + std::to_string(traits.most_timers) + " timers at a time here";
+        } else if (traits.most_durations > 0 && (c.low != c.high || (c.window && c.earliest))) {
             refusal = "made for at most " + std::to_string(traits.most_durations) + " different durations";
         } else if (c.above_threshold && traits.threshold == duration::zero()) {
             refusal = "no threshold: every duration takes one path";

@@ -60,6 +60,16 @@ struct plan {
 
     [[nodiscard]] std::uint64_t pairs_per_worker() const { return window * passes; }
 
+    /// The same with windows that fit a service which takes a limited number of timers; both halves of a window count.
+    [[nodiscard]] plan fitted_to(const service_traits& traits) const {
+        plan fitted = *this;
+        if (traits.most_timers > 0) {
+            const std::uint64_t windows = 4 * *std::max_element(workers.begin(), workers.end());
+            fitted.window = std::min(window, std::max<std::uint64_t>(traits.most_timers / windows, 1));
+        }
+        return fitted;
+    }
+
     [[nodiscard]] json point(ownership o, std::uint64_t n) const {
         return {{"timers", name_of(o)},
                 {"workers", n},
@@ -324,8 +334,13 @@ cpu_ratio ratio_of(harness::report& out, const plan& p, ownership o, const std::
     return result;
 }
 
-void print_tables(harness::report& out, const plan& p, ownership o,
-                  const std::vector<std::string>& services) {
+/// What was measured of one service.
+struct subject {
+    std::string name;
+    plan work;
+};
+
+void print_tables(harness::report& out, const plan& p, ownership o, const std::vector<subject>& services) {
     const std::string what = o == ownership::own ? "Timers of each worker's own"
                                                  : "Timers armed by one worker and cancelled by its partner";
     const unsigned cores = harness::usable_cpus();
@@ -361,28 +376,33 @@ void print_tables(harness::report& out, const plan& p, ownership o,
         what + ": ns per arm+cancel, per worker (wall, median) and per pair of all (CPU, mean)",
         cost_columns};
     harness::text_table rates{what + ": total rate of all workers", rate_columns};
-    for (const std::string& service : services) {
-        std::vector<harness::table_cell> cost{harness::text(service)};
-        std::vector<harness::table_cell> rate{harness::text(service)};
+    for (const auto& [service, work] : services) {
+        harness::table_cell name = harness::text(service);
+        if (work.window < p.window) {
+            name.notes.push_back("windows of " + std::to_string(work.window) +
+                                 " timers, because it takes a limited number at a time");
+        }
+        std::vector<harness::table_cell> cost{name};
+        std::vector<harness::table_cell> rate{name};
         for (const std::uint64_t n : counts) {
-            cost.push_back(harness::figure(out.find(service, p.point(o, n), "arm_cancel"),
+            cost.push_back(harness::figure(out.find(service, work.point(o, n), "arm_cancel"),
                                            harness::statistic::p50, 0, out.opts().seed));
         }
         for (const std::uint64_t n : counts) {
-            cost.push_back(harness::figure(out.find(service, p.point(o, n), "arm_cancel_cpu"),
+            cost.push_back(harness::figure(out.find(service, work.point(o, n), "arm_cancel_cpu"),
                                            harness::statistic::mean, 0, out.opts().seed));
         }
-        cost.push_back(ratio_of(out, p, o, service, low, high).cell);
+        cost.push_back(ratio_of(out, work, o, service, low, high).cell);
         for (const std::uint64_t n : counts) {
-            const harness::row* row = out.find(service, p.point(o, n), "arm_cancel_rate");
+            const harness::row* row = out.find(service, work.point(o, n), "arm_cancel_rate");
             const auto summary = row != nullptr ? harness::summarise(*row, out.opts().seed) : std::nullopt;
             rate.push_back(summary ? harness::number(summary->p50 / 1e6, 2)
                                    : harness::figure(row, harness::statistic::p50, 0, out.opts().seed));
         }
-        const harness::row* queue = out.find(service, p.point(o, high), "backlog");
+        const harness::row* queue = out.find(service, work.point(o, high), "backlog");
         rate.push_back(queue != nullptr ? harness::figure(queue, harness::statistic::max, 0, out.opts().seed)
                                         : harness::text("none"));
-        rate.push_back(harness::figure(out.find(service, p.point(o, high), "arm_cancel"),
+        rate.push_back(harness::figure(out.find(service, work.point(o, high), "arm_cancel"),
                                        harness::statistic::aa_percent, 1, out.opts().seed));
         costs.add_row(std::move(cost));
         rates.add_row(std::move(rate));
@@ -426,24 +446,25 @@ int run(int argc, char** argv) {
     describe_services(out);
 
     std::vector<harness::cell> cells;
-    std::vector<std::string> services;
+    std::vector<subject> services;
     for_each_chosen(opts, [&]<class Entry>() {
         const std::string name{Entry::name};
-        services.push_back(name);
         const service_traits traits = Entry::make()->traits();
+        const plan work = p.fitted_to(traits);
+        services.push_back({name, work});
         for (const ownership o : {ownership::own, ownership::handed_over}) {
             for (const std::uint64_t n : p.workers) {
                 const std::string reason = why_not(o, n, traits);
                 harness::cell c;
                 c.service = name;
-                c.case_point = p.point(o, n);
+                c.case_point = work.point(o, n);
                 c.metrics = {"arm_cancel", "arm_cancel_workers_cpu", "arm_cancel_rest_cpu",
                              "arm_cancel_rate"};
-                c.run = [&p, o, n, reason](visit& v) {
+                c.run = [work, o, n, reason](visit& v) {
                     if (!reason.empty()) {
                         v.skip(reason);
                     } else {
-                        run_visit<Entry>(v, p, o, n);
+                        run_visit<Entry>(v, work, o, n);
                     }
                 };
                 cells.push_back(std::move(c));
@@ -458,10 +479,10 @@ int run(int argc, char** argv) {
     out.parameter("usable_cpus", harness::usable_cpus());
     out.parameter("sampler", samples.parameters());
     out.add(samples);
-    for (const std::string& service : services) {
+    for (const auto& [service, work] : services) {
         for (const ownership o : {ownership::own, ownership::handed_over}) {
             for (const std::uint64_t n : p.workers) {
-                add_process_cpu(out, service, p.point(o, n));
+                add_process_cpu(out, service, work.point(o, n));
             }
         }
     }

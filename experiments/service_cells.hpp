@@ -13,6 +13,10 @@
 #include "timers/service.hpp"
 #include "timers/services.hpp"
 
+#ifdef TIMERBENCH_PLANT
+#include "experiments/planted.hpp"
+#endif
+
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
@@ -32,16 +36,28 @@ namespace timerbench::experiments {
 
 // ---- the list of services ----
 
+/// What experiments run: the list, in a build for planted work with wrapped entries.
+#ifdef TIMERBENCH_PLANT
+using listed_services = planted_list<all_services>::type;
+#else
+using listed_services = all_services;
+#endif
+
 /// Every name of the list, in its order, for `harness::options_parser`.
 [[nodiscard]] inline std::vector<std::string> service_names() {
-    return {all_services::names.begin(), all_services::names.end()};
+    std::vector<std::string> names{listed_services::names.begin(), listed_services::names.end()};
+#ifdef TIMERBENCH_PLANT
+    read_plant(names);
+#endif
+    return names;
 }
 
-/// Calls `f.template operator()<Entry>()` for each entry of the list that the command line chose, in list order.
+/// Calls `f.template operator()<Entry>()` for each entry of the list that the command line chose and that can be made on
+/// this machine, in list order. `describe_services` reports the others.
 template <class F>
 void for_each_chosen(const harness::options& opts, F&& f) {
-    all_services::for_each([&]<class Entry>() {
-        if (opts.wants(Entry::name)) {
+    listed_services::for_each([&]<class Entry>() {
+        if (opts.wants(Entry::name) && why_unavailable<typename Entry::service>().empty()) {
             f.template operator()<Entry>();
         }
     });
@@ -327,6 +343,7 @@ class population {
             {"manual_clock", t.manual_clock},
             {"drives_after_fork", t.drives_after_fork},
             {"most_durations", t.most_durations},
+            {"most_timers", t.most_timers},
             {"threshold_ns", t.threshold.count()},
             {"faults", faults}};
 }
@@ -345,8 +362,7 @@ inline void describe_services(harness::report& report) {
                                {"latest", "ms"},
                                {"driven by", "", harness::align::left},
                                {"armed from", "", harness::align::left},
-                               {"cancel frees", "", harness::align::left},
-                               {"an arm allocates", "", harness::align::left}}};
+                               {"cancel frees", "", harness::align::left}}};
     for_each_chosen(report.opts(), [&]<class Entry>() {
         const auto service = Entry::make();
         const service_traits t = service->traits();
@@ -356,12 +372,37 @@ inline void describe_services(harness::report& report) {
             name.notes.push_back("by design, clause " + std::to_string(f.clause) + ": " +
                                  std::string{f.what});
         }
+        if (t.allocates != "nothing") {
+            name.notes.push_back("an arm allocates: " + std::string{t.allocates});
+        }
+        if (t.most_timers > 0) {
+            name.notes.push_back("at most " + std::to_string(t.most_timers) + " timers at a time");
+        }
+        if (t.most_durations > 0) {
+            name.notes.push_back("made for at most " + std::to_string(t.most_durations) +
+                                 " different durations");
+        }
         table.add_row({name, milliseconds(t.resolution), milliseconds(t.earliest), milliseconds(t.latest),
                        harness::text(in_words(t.driver)), harness::text(in_words(t.arm_from)),
-                       harness::text(t.cancel_frees ? "at once" : "later"),
-                       harness::text(std::string{t.allocates})});
+                       harness::text(t.cancel_frees ? "at once" : "later")});
+    });
+    all_services::for_each([&]<class Entry>() {
+        const std::string_view why = why_unavailable<typename Entry::service>();
+        if (why.empty() || !report.opts().wants(Entry::name)) {
+            return;
+        }
+        harness::row row;
+        row.service = Entry::name;
+        row.case_point = harness::json::object();
+        row.metric = "available";
+        row.skipped = why;
+        report.add(std::move(row));
+        table.add_row({harness::text(std::string{Entry::name}), harness::absent(std::string{why})});
     });
     report.parameter("services", std::move(all));
+#ifdef TIMERBENCH_PLANT
+    report.parameter("plant", plant_json());
+#endif
     report.print(table);
 }
 

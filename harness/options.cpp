@@ -369,6 +369,9 @@ std::optional<int> options_parser::parse(int argc, const char* const* argv, opti
         error << self.program << ": " << problem << std::endl;
         return exit_unusable_input;
     };
+    const auto tell = [&](const std::string& text) {
+        return output << text << std::flush ? exit_fine : refuse("standard output cannot be written");
+    };
 
     std::vector<std::string> words;
     for (int i = 1; i < argc; ++i) {
@@ -387,22 +390,20 @@ std::optional<int> options_parser::parse(int argc, const char* const* argv, opti
         std::vector<std::string> reversed(words.rbegin(), words.rend()); // the order CLI11 consumes them in
         self.app.parse(reversed);
     } catch (const CLI::CallForHelp&) {
-        output << self.app.help() << std::flush;
-        return exit_fine;
+        return tell(self.app.help());
     } catch (const CLI::ParseError& problem) {
         return refuse(self.explain(problem));
     }
     if (const auto extras = self.app.remaining(); !extras.empty())
         return refuse(in_quotes(extras.front()) + " is not an option; give one of " + self.names());
     if (self.version) {
-        output << self.program << ": " << version_line() << std::endl;
-        return exit_fine;
+        return tell(self.program + ": " + version_line() + "\n");
     }
     if (self.list) {
+        std::string names;
         for (const auto& name : self.services)
-            output << name << '\n';
-        output << std::flush;
-        return exit_fine;
+            names += name + "\n";
+        return tell(names);
     }
     for (const auto& flag : self.flags)
         if (flag->option->count() > 0)

@@ -231,6 +231,9 @@ std::optional<int> report::begin() {
         head += "  " + line + "\n";
     head += "  seed       " + std::to_string(options_.seed) + "\n";
     say(head);
+    // Found now rather than after all has been measured.
+    if (!output_.flush())
+        return fail("standard output cannot be written; give it a place with room");
     return std::nullopt;
 }
 

@@ -11,7 +11,11 @@ caller_dir=$PWD
 
 # What Debian 12 calls the things this project needs. Boost stands apart: see missing_packages.
 required_packages=(g++ cmake ninja-build pkg-config git libbenchmark-dev libevent-dev libfmt-dev libcli11-dev
-    nlohmann-json3-dev libgtest-dev python3 python3-jsonschema)
+    nlohmann-json3-dev libgtest-dev python3 python3-jsonschema python3-numpy python3-scipy)
+
+# What scripts/notebook needs, and nothing else does.
+# shellcheck disable=SC2034 # the scripts read it
+notebook_packages=(python3 python3-pandas python3-matplotlib python3-ipykernel jupyter-nbconvert)
 
 # The order of the experiments: short ones and those that show what a machine can do first. Others follow by name.
 experiment_order=(ready_path arm_cancel allocs scaling accuracy lost_wakeup)
@@ -130,14 +134,19 @@ installed_boost() {
         awk '$1 ~ /^libboost1\.[0-9]+-dev$/ && $2 == "installed" { print $1; exit }' || true
 }
 
-# Prints what is not installed, one package a line. Without dpkg-query nothing is known to be there.
-missing_packages() {
+# not_installed PACKAGE...: prints those that are not installed, one a line. Without dpkg-query nothing is known to be there.
+not_installed() {
     local package status
-    for package in "${required_packages[@]}"; do
+    for package in "$@"; do
         # shellcheck disable=SC2016 # dpkg-query fills in the fields
         status=$(dpkg-query -W -f='${db:Status-Status}\n' "$package" 2>/dev/null || true)
         grep -qx installed <<<"$status" || printf '%s\n' "$package"
     done
+}
+
+# Prints what is not installed of what building and measuring need.
+missing_packages() {
+    not_installed "${required_packages[@]}"
     [[ -n $(installed_boost) ]] || echo libboost-dev
 }
 

@@ -32,6 +32,16 @@ struct name_literal {
 
 struct no_options {};
 
+/// Why a service cannot be made on this machine, by its static `unavailable()`; empty where it can, and where it has none.
+template <class Service>
+[[nodiscard]] std::string_view why_unavailable() {
+    if constexpr (requires { Service::unavailable(); }) {
+        return Service::unavailable();
+    } else {
+        return {};
+    }
+}
+
 /// An entry for a service that is a template over its clock.
 template <name_literal Name, template <class> class Service, auto Options = no_options{}>
 struct clocked {

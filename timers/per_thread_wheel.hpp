@@ -411,7 +411,8 @@ class basic_per_thread_wheel {
             }
             s.wheel.take_back();
             if (s.observed.load(std::memory_order_relaxed)) {
-                look = std::min(look, std::max(now + publishing_slack,
+                // A reading that is overdue may be so for many grains.
+                look = std::min(look, std::max(now + reading::allowance() / 4,
                                                s.seen + reading::allowance() + publishing_slack / 2));
             }
         }

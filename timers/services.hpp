@@ -9,6 +9,11 @@
 #include "timers/libevent.hpp"
 #include "timers/listing.hpp"
 #include "timers/locked_heap.hpp"
+#include "timers/locked_wheel.hpp"
+#include "timers/per_thread_wheel.hpp"
+#include "timers/per_thread_wheel_loop.hpp"
+#include "timers/thread_per_timeout.hpp"
+#include "timers/timerfd.hpp"
 #include "timers/twin.hpp"
 
 namespace timerbench {
@@ -31,7 +36,15 @@ using all_services = service_list<
     clocked<"hashed_wheel/30ms", hashed_wheel, hashed_wheel_options{.tick_ns = 30'000'000}>,
     clocked<"hashed_wheel/100ms", hashed_wheel, hashed_wheel_options{.tick_ns = 100'000'000}>,
     clocked<"hashed_wheel/10ms_mark", hashed_wheel, hashed_wheel_options{.tick_ns = 10'000'000, .mark = true}>,
-    clocked<"locked_heap", locked_heap>
+    clocked<"locked_heap", locked_heap>,
+    clocked<"locked_heap/lazy", lazy_locked_heap>,
+    clocked<"locked_wheel", locked_wheel>,
+    real_time<"timerfd", timerfd_service>,
+    clocked<"thread_per_timeout", thread_per_timeout>,
+    clocked<"per_thread_wheel", per_thread_wheel>,
+    clocked<"per_thread_wheel/tsc", per_thread_wheel_tsc>,
+    clocked<"per_thread_wheel/steady", per_thread_wheel_steady>,
+    clocked<"per_thread_wheel_loop", per_thread_wheel_loop>
 >;
 // clang-format on
 

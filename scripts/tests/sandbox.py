@@ -46,7 +46,7 @@ done
 """
 
 ALL_PACKAGES = """g++ cmake ninja-build pkg-config git libbenchmark-dev libevent-dev libfmt-dev libcli11-dev
-nlohmann-json3-dev libgtest-dev python3 python3-jsonschema libboost1.74-dev""".split()
+nlohmann-json3-dev libgtest-dev python3 python3-jsonschema python3-numpy python3-scipy libboost1.74-dev""".split()
 
 
 class SandboxTest(unittest.TestCase):

@@ -7,7 +7,7 @@ import unittest
 
 from sandbox import SCRIPTS
 
-COMMANDS = [SCRIPTS / "setup", SCRIPTS / "reproduce", SCRIPTS / "test", SCRIPTS.parent / ".ci" / "run"]
+COMMANDS = [SCRIPTS / "setup", SCRIPTS / "reproduce", SCRIPTS / "test", SCRIPTS / "notebook", SCRIPTS.parent / ".ci" / "run"]
 
 
 class Shell(unittest.TestCase):
@@ -20,7 +20,7 @@ class Shell(unittest.TestCase):
             self.assertTrue(os.access(path, os.X_OK), path)
 
     def test_help(self):
-        for path in [*COMMANDS[:3], SCRIPTS / "summary"]:
+        for path in [*COMMANDS[:4], SCRIPTS / "summary"]:
             result = subprocess.run([path, "--help"], check=False, capture_output=True, text=True)
             self.assertEqual((result.returncode, result.stderr), (0, ""))
             self.assertIn("usage:", result.stdout)

@@ -30,6 +30,7 @@ class list {
 
     [[nodiscard]] bool empty() const noexcept { return head_.next == &head_; }
     [[nodiscard]] T* front() noexcept { return empty() ? nullptr : static_cast<T*>(head_.next); }
+    [[nodiscard]] T* back() noexcept { return empty() ? nullptr : static_cast<T*>(head_.prev); }
 
     /// The element behind one of this list, or null.
     [[nodiscard]] T* after(T& element) noexcept {

@@ -69,6 +69,9 @@ TEST(suspending, overdue_timers_fire_once_and_promptly) {
     };
     std::deque<helper> helpers;
     for (const kind& k : kinds()) {
+        if (!k.unavailable.empty()) {
+            continue;
+        }
         int ends[2];
         ASSERT_EQ(pipe(ends), 0);
         const pid_t pid = fork_helper([&] { return suspended(k.name, ends[1]); });
@@ -116,6 +119,8 @@ TEST(suspending, overdue_timers_fire_once_and_promptly) {
         const service_traits traits = kind_named(h.name).make()->traits();
         if (traits.has_fault("second_clock_thread")) {
             EXPECT_LE(a.threads_after, a.threads_before + 1) << "one thread more for each stall";
+        } else if (traits.callbacks_overlap) {
+            EXPECT_LE(a.threads_after, a.threads_before) << "a thread was left over";
         } else {
             EXPECT_EQ(a.threads_after, a.threads_before) << "another timer thread was started";
         }

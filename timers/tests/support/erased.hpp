@@ -9,6 +9,7 @@
 #include <cstddef>
 #include <memory>
 #include <new>
+#include <optional>
 
 namespace timerbench::testing {
 
@@ -54,6 +55,8 @@ class erased_service {
     [[nodiscard]] virtual bool has_loop() const = 0;
     virtual std::size_t poll() = 0;
     virtual std::size_t poll_until(time_point t) = 0;
+    /// When the loop should poll next; empty where the service does not say, or nothing is armed.
+    [[nodiscard]] virtual std::optional<time_point> next_expiry() = 0;
     [[nodiscard]] virtual bool has_backlog() const = 0;
     [[nodiscard]] virtual std::size_t backlog() const = 0;
     virtual void drain() = 0;

@@ -34,6 +34,13 @@ class erased final : public erased_service {
             throw std::logic_error{"this service has no poll_until"};
         }
     }
+    std::optional<time_point> next_expiry() override {
+        if constexpr (requires { service_->next_expiry(); }) {
+            return service_->next_expiry();
+        } else {
+            return std::nullopt;
+        }
+    }
 
     bool has_backlog() const override { return deferring_service<S>; }
     std::size_t backlog() const override {
@@ -98,7 +105,8 @@ std::unique_ptr<erased_service> erase(std::unique_ptr<S> service) {
 
 template <class Entry>
 kind kind_of_entry() {
-    kind k{Entry::name, [] { return erase(Entry::make()); }, nullptr};
+    kind k{Entry::name, [] { return erase(Entry::make()); }, nullptr,
+           why_unavailable<typename Entry::service>()};
     if constexpr (Entry::takes_clock) {
         k.make_on = [](manual_time& clock) { return erase(Entry::make_on(clock)); };
     }
@@ -107,10 +115,12 @@ kind kind_of_entry() {
 
 template <defect What, int Drivers>
 kind specimen_kind(std::string_view name) {
-    return {name, [] { return erase(std::make_unique<specimen<steady_time>>(steady(), What, Drivers)); },
+    return {name,
+            [] { return erase(std::make_unique<specimen<steady_time>>(steady(), What, Drivers)); },
             [](manual_time& clock) {
                 return erase(std::make_unique<specimen<manual_time>>(clock, What, Drivers));
-            }};
+            },
+            {}};
 }
 
 template <defect... What>

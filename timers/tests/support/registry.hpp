@@ -16,6 +16,8 @@ struct kind {
     std::unique_ptr<erased_service> (*make)();
     /// Null where the service takes no clock. The clock outlives the service.
     std::unique_ptr<erased_service> (*make_on)(manual_time& clock);
+    /// Why it cannot be made on this machine; empty if it can.
+    std::string_view unavailable{};
 };
 
 /// Specimens with a defect are part of it only while the environment names them, so that they are never listed.

@@ -104,6 +104,7 @@ class rig {
 
   private:
     void poll_all();
+    void pass_in_loop(time_point end);
 
     std::unique_ptr<manual_time> clock_;
     std::unique_ptr<erased_service> service_;
