@@ -20,6 +20,7 @@
 namespace timerbench::experiments {
 
 inline constexpr const char* limit_name = "limit/clock_nanosleep";
+inline constexpr const char* waiter_name = "limit/waiter_timed";
 
 struct figures {
     std::size_t n = 0;
@@ -408,6 +409,9 @@ class accuracy_report {
         table.add_note(std::string{limit_name} +
                        ": one thread that knows the same deadlines beforehand and sleeps until each, "
                        "absolute, slack 1 ns.");
+        table.add_note(std::string{waiter_name} +
+                       ": the same by a timed wait on a condition variable: a waiter that times itself, "
+                       "with no timer to arm or cancel.");
         out_.print(table);
     }
 

@@ -17,6 +17,7 @@
 #include "harness/executor.hpp"
 #include "harness/interrupt.hpp"
 #include "timers/timeout.hpp"
+#include "timers/waiter_timed.hpp"
 
 #include <algorithm>
 #include <atomic>
@@ -504,10 +505,11 @@ template <class Entry>
     return result;
 }
 
-/// The limit: a thread that knows the schedule's deadlines beforehand and sleeps until each with clock_nanosleep, absolute,
-/// slack 1 ns. In `service_busy` the pacing thread runs with empty pairs.
-[[nodiscard]] inline wave_result run_limit(const wave_plan& plan, surroundings where,
-                                           const std::vector<intention>& schedule) {
+/// What no service takes part in: a thread that knows the schedule's deadlines beforehand and waits for each by `wait(deadline)`.
+/// In `service_busy` the pacing thread runs with empty pairs.
+template <class Wait>
+[[nodiscard]] wave_result run_waits(const wave_plan& plan, surroundings where,
+                                    const std::vector<intention>& schedule, Wait wait) {
     wave_result result;
     std::optional<burners> fire;
     if (where == surroundings::cores_busy) {
@@ -547,7 +549,7 @@ template <class Entry>
         for (std::size_t i = 0; i < deadlines.size() && !harness::interrupted(); ++i) {
             // Sleeping until a moment that has passed gives up the processor all the same.
             if (steady_time::now() < deadlines[i].at) {
-                sleep_until(deadlines[i].at);
+                wait(deadlines[i].at);
             }
             result.events[i] = {deadlines[i].which, {}, steady_time::now() - deadlines[i].at, {}, {}};
         }
@@ -559,6 +561,20 @@ template <class Entry>
     }
     std::erase_if(result.events, [](const observation& o) { return o.which == warm_up_index; });
     return result;
+}
+
+/// The limit: clock_nanosleep, absolute, slack 1 ns.
+[[nodiscard]] inline wave_result run_limit(const wave_plan& plan, surroundings where,
+                                           const std::vector<intention>& schedule) {
+    return run_waits(plan, where, schedule, [](time_point deadline) { sleep_until(deadline); });
+}
+
+/// The waiter that times itself on a condition variable, slack 1 ns; nobody ever leaves it a permit.
+[[nodiscard]] inline wave_result run_waiter(const wave_plan& plan, surroundings where,
+                                            const std::vector<intention>& schedule) {
+    waiter_timed<steady_time> waiter;
+    return run_waits(plan, where, schedule,
+                     [&waiter](time_point deadline) { (void)waiter.wait_until(deadline); });
 }
 
 } // namespace timerbench::experiments

@@ -94,14 +94,19 @@ int run(int argc, char** argv) {
     ledger books;
     accuracy_report lines{out, plan};
     std::vector<planned_wave> waves;
-    lines.know(limit_name, {.traits = {}, .is_limit = true});
-    for (const surroundings where : all_surroundings) {
-        for (std::uint64_t round = 0; round < rounds; ++round) {
-            waves.push_back({limit_name, [&, where, round] {
-                                 const bool together = where == surroundings::one_slot;
-                                 lines.add(limit_name, where,
-                                           run_limit(plan, where, together ? herd : schedules[round]));
-                             }});
+    // What waits without any service.
+    const std::pair<const char*, decltype(&run_limit)> waits[]{{limit_name, &run_limit},
+                                                               {waiter_name, &run_waiter}};
+    for (const auto& [name, run] : waits) {
+        lines.know(name, {.traits = {}, .is_limit = true});
+        for (const surroundings where : all_surroundings) {
+            for (std::uint64_t round = 0; round < rounds; ++round) {
+                waves.push_back({name, [&, name = name, run = run, where, round] {
+                                     const bool together = where == surroundings::one_slot;
+                                     lines.add(name, where,
+                                               run(plan, where, together ? herd : schedules[round]));
+                                 }});
+            }
         }
     }
     for_each_chosen(opts, [&]<class Entry>() {

@@ -335,9 +335,10 @@ void options_parser::add_real(const std::string& flag, double& target, double lo
 
 void options_parser::add_choice(const std::string& flag, std::string& target,
                                 std::vector<std::string> choices, const std::string& help) {
-    const std::string all = "one of " + joined(choices);
+    const std::string listed = joined(choices);
+    const std::string all = "one of " + listed;
     state_->add(
-        flag, "WORD", target, help + " (" + joined(choices) + ")", all, false,
+        flag, "WORD", target, help + " (" + listed + ")", all, false,
         [&target, all, choices = std::move(choices)](const std::vector<std::string>& values) -> std::string {
             if (std::find(choices.begin(), choices.end(), values.back()) == choices.end())
                 return in_quotes(values.back()) + " is not accepted; give " + all;

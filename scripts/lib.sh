@@ -17,8 +17,12 @@ required_packages=(g++ cmake ninja-build pkg-config git libbenchmark-dev libeven
 # shellcheck disable=SC2034 # the scripts read it
 notebook_packages=(python3 python3-pandas python3-matplotlib python3-ipykernel jupyter-nbconvert)
 
+# What the instruction counts and the comparison of builds use, and nothing else does.
+# shellcheck disable=SC2034 # the scripts read it
+gate_packages=(valgrind lld)
+
 # The order of the experiments: short ones and those that show what a machine can do first. Others follow by name.
-experiment_order=(ready_path arm_cancel allocs scaling accuracy lost_wakeup)
+experiment_order=(ready_path arm_cancel allocs exact scaling accuracy fire memory idle tail herd workload lost_wakeup)
 
 # The presets of CMakePresets.json, in the order in which they are tested.
 # shellcheck disable=SC2034 # the scripts read it

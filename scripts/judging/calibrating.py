@@ -29,8 +29,8 @@ SERVICE = "coarse_slot"
 FULL_RUNS = 400
 FULL_BUILDS = 20
 QUICK_PLANTED = ("percent:20",)
-COUNT_TRIALS = 3
-INSTRUCTION_TRIALS = 2
+COUNT_TRIALS = 30
+INSTRUCTION_TRIALS = 10
 # A step of the planted chain is an addition, a count and a jump; a visit to it costs some twenty more.
 INSTRUCTIONS_A_STEP = 3
 INSTRUCTIONS_A_VISIT = 20
@@ -66,7 +66,7 @@ def settings_of(arguments: argparse.Namespace) -> campaign.Settings:
     if runs < 2 * builds:
         raise Unusable(f"--runs {runs} is too few for {builds} builds; give at least {2 * builds}")
     return campaign.Settings(
-        runs=runs, builds=builds, rounds=comparing.FEWEST_ROUNDS, none_runs=10, planted_runs=8 if quick else 6,
+        runs=runs, builds=builds, rounds=comparing.FEWEST_ROUNDS if quick else comparing.ROUNDS, none_runs=10, planted_runs=8 if quick else 6,
         planted=QUICK_PLANTED if quick else campaign.PLANTED, service=SERVICE, services=rounds.SERVICES,
         visits=8 if quick else rounds.VISITS, quick=quick, seed=1)
 
@@ -91,7 +91,8 @@ def _planted(work: campaign.Work, what: str | None) -> dict[str, str]:
 
 
 def _counts(work: campaign.Work, binary: str, name: str, what: str | None) -> Report:
-    return rounds.run_once(binary, [], work.path("exact", name), whose="the checkout", experiment="exact",
+    chosen = [word for service in work.settings.services for word in ("--service", service)]
+    return rounds.run_once(binary, chosen, work.path("exact", name), whose="the checkout", experiment="exact",
                            environment=_planted(work, what))
 
 

@@ -21,6 +21,8 @@ from .reports import Report, Unusable
 
 ME = "compare"
 FEWEST_ROUNDS = 10
+# With ten, a whole run of A against A could not be decided in one of seven.
+ROUNDS = 20
 EXACT_BINARY = "bench_exact"
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.realpath(__file__))))
 
@@ -44,8 +46,8 @@ def parser() -> argparse.ArgumentParser:
     made.add_argument("base", metavar="BASE", help="a commit, branch or tag")
     made.add_argument("head", metavar="HEAD", nargs="?",
                       help="the same; default: this checkout, with its uncommitted changes if it has any")
-    made.add_argument("--rounds", metavar="N", type=whole_number(FEWEST_ROUNDS, 1000), default=FEWEST_ROUNDS,
-                      help=f"runs of each side, at least {FEWEST_ROUNDS} (default {FEWEST_ROUNDS})")
+    made.add_argument("--rounds", metavar="N", type=whole_number(FEWEST_ROUNDS, 1000), default=ROUNDS,
+                      help=f"runs of each side, at least {FEWEST_ROUNDS} (default {ROUNDS})")
     made.add_argument("--service", metavar="NAME", action="append", default=[],
                       help=f"compare this service; may be repeated (default: {', '.join(rounds.SERVICES)})")
     made.add_argument("--exact", action="store_true", help="counts and instructions instead of times")

@@ -1,13 +1,14 @@
 """The command scripts/gate: judges a run against a baseline, and makes it the baseline when asked."""
 
 import argparse
+import fnmatch
 import os
 import signal
 import sys
 from dataclasses import replace
 
 from . import baseline, output, rules, verdicts
-from .reports import Report, Unusable, load_folder
+from .reports import Report, Row, Unusable, load_folder
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.realpath(__file__))))
 ME = "gate"
@@ -43,6 +44,22 @@ def kinds(text: str) -> tuple[str, ...]:
     return chosen
 
 
+def names(text: str) -> tuple[str, ...]:
+    """A list of names, separated by commas."""
+    chosen = tuple(text.split(","))
+    if not all(chosen):
+        raise argparse.ArgumentTypeError(f"{text!r} is not NAME[,NAME]")
+    return chosen
+
+
+def case_value(text: str) -> tuple[str, str]:
+    """KEY=VALUE."""
+    key, equals, value = text.partition("=")
+    if not key or not equals:
+        raise argparse.ArgumentTypeError(f"{text!r} is not KEY=VALUE")
+    return key, value
+
+
 def parser() -> Parser:
     made = Parser(prog=ME, description="judges a run against a baseline", allow_abbrev=False,
                   epilog="Exit code: 0 pass, 1 regression, 2 unusable input, 3 cannot decide (or to be reviewed), 130 interrupted.")
@@ -52,6 +69,10 @@ def parser() -> Parser:
                       "model, libc, compiler and flags are the run's)")
     made.add_argument("--rules", metavar="FILE", help="what is judged and how (default: scripts/gate_rules.json)")
     made.add_argument("--only", metavar="KIND[,KIND]", type=kinds, help="judge only these kinds: time, count, instructions")
+    made.add_argument("--experiment", metavar="NAME[,NAME]", type=names, help="judge only these experiments")
+    made.add_argument("--service", metavar="NAME[,NAME]", type=names, help="judge only these services; * stands for anything")
+    made.add_argument("--case", metavar="KEY=VALUE", action="append", type=case_value, default=[],
+                      help="judge only rows of such cases; may be given again")
     made.add_argument("--alpha", metavar="RATE", type=share(1e-6, 0.5), help="false-alarm rate of the whole run (default: as the "
                       "rules say)")
     made.add_argument("--max-undecided", metavar="SHARE", type=share(0, 1), help="share of undecided rows of a kind with which a run "
@@ -69,6 +90,21 @@ def _with_threshold(chosen: rules.Rules, threshold: float | None) -> rules.Rules
     return replace(chosen, metrics={experiment: {metric: replace(rule, threshold=threshold) if rule.kind == "instructions" else rule
                                                  for metric, rule in metrics.items()}
                                     for experiment, metrics in chosen.metrics.items()})
+
+
+def _narrowed(reports: list[Report], arguments: argparse.Namespace, whose: str) -> list[Report]:
+    """What the arguments choose of the reports; floor rows stay, because the others refer to them. Raises Unusable when nothing is left."""
+    def stays(row: Row) -> bool:
+        return row.service.startswith("floor/") or (
+            (not arguments.service or any(fnmatch.fnmatchcase(row.service, name) for name in arguments.service))
+            and all(str(row.case.get(key)) == value for key, value in arguments.case))
+
+    chosen = [replace(report, rows={key: row for key, row in report.rows.items() if stays(row)}) for report in reports
+              if not arguments.experiment or report.experiment in arguments.experiment]
+    if reports and not any(not row.service.startswith("floor/") for report in chosen for row in report.rows.values()):
+        raise Unusable(f"{whose} has no row that --experiment, --service and --case leave; there are the experiments "
+                       f"{', '.join(sorted({report.experiment for report in reports}))}")
+    return chosen
 
 
 def _run_reports(folders: list[str], chosen: rules.Rules) -> list[Report]:
@@ -124,10 +160,15 @@ def run(arguments: argparse.Namespace) -> int:
     output.check_options(arguments)
     if arguments.update and arguments.only:
         raise Unusable("--only does not go with --update: a baseline is judged whole")
+    narrow = bool(arguments.experiment or arguments.service or arguments.case)
+    if arguments.update and narrow:
+        raise Unusable("--experiment, --service and --case do not go with --update: a baseline is judged whole")
     folders = arguments.runs or [os.path.join(ROOT, "out")]
     reports = _run_reports(folders, chosen)
     if not reports:
         return _write_nothing_judged(arguments, chosen, f"{' and '.join(map(repr, folders))} holds only reports that are not judged")
+    if narrow:
+        reports = _narrowed(reports, arguments, "the run")
     folder, fits, remarks = arguments.baseline, True, []
     if folder is None:
         results = os.path.join(ROOT, "results")
@@ -145,6 +186,8 @@ def run(arguments: argparse.Namespace) -> int:
     if os.path.realpath(folder) in map(os.path.realpath, folders):
         raise Unusable(f"{folder!r} is the run and its own baseline; give two different folders")
     base = list(load_folder(folder, chosen.ignored_experiments).values())
+    if narrow:
+        base = _narrowed(base, arguments, "the baseline")
     outcome = verdicts.judge(base, reports, chosen, alpha=arguments.alpha, kinds=arguments.only or rules.KINDS,
                              max_undecided=arguments.max_undecided)
     outcome.remarks = remarks + outcome.remarks

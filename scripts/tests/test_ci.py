@@ -27,12 +27,16 @@ class Ci(SandboxTest):
         (self.checkout / "harness" / "report.schema.json").write_text('{"type": "object"}', encoding="utf-8")
         self.bench_folder = self.checkout / "build" / "release" / "bin"
         self.scripts_test_says("11 passed, 0 failed", 0)
+        self.gate_says("0 passed, 0 failed", 0)
         for name in ("allocs", "scaling"):
             (self.checkout / "experiments" / f"bench_{name}.cpp").write_text("int main() {}\n", encoding="utf-8")
             self.program(self.bench_folder / f"bench_{name}", BENCH)
 
     def scripts_test_says(self, line, code):
         self.program(self.checkout / "scripts" / "test", f'echo noise; echo "{line}"; exit {code}')
+
+    def gate_says(self, line, code):
+        self.program(self.checkout / ".ci" / "gate", f'echo "{line}"; exit {code}')
 
     def run_ci(self, *arguments):
         result = subprocess.run(["/bin/bash", str(self.checkout / ".ci" / "run"), *arguments], cwd=self.elsewhere,
@@ -50,6 +54,14 @@ class Ci(SandboxTest):
         self.scripts_test_says("10 passed, 1 failed", 1)
         result, last = self.run_ci()
         self.assertEqual((result.returncode, last), (1, "14 passed, 1 failed"))
+
+    def test_gate(self):
+        for line, code, expected in (("2 passed, 0 failed", 0, (0, "17 passed, 0 failed")), ("1 passed, 1 failed", 1, (1, "16 passed, 1 failed")),
+                                     ("no counts", 0, (1, "15 passed, 1 failed"))):
+            with self.subTest(line=line):
+                self.gate_says(line, code)
+                result, last = self.run_ci()
+                self.assertEqual((result.returncode, last), expected)
 
     def test_tests_that_fail_without_a_count(self):
         for line, code in (("cmake exploded", 1), ("", 0), ("11 passed, 0 failed", 1)):
@@ -88,6 +100,43 @@ class Ci(SandboxTest):
     def test_takes_no_arguments(self):
         result, _ = self.run_ci("--fast")
         self.assert_one_line_exit_2(result, "'--fast'")
+
+
+class Gate(SandboxTest):
+    """.ci/gate with stand-ins that end as they are told."""
+
+    def setUp(self):
+        super().setUp()
+        shutil.copytree(SCRIPTS.parent / ".ci", self.checkout / ".ci")
+        for path in ("build/release/bin/bench_exact", "build/release/bin/bench_arm_cancel", "scripts/setup",
+                     "scripts/instructions", "scripts/compare"):
+            name = path.rsplit("/", 1)[1]
+            self.program(self.checkout / path, f'[[ ! -e $STATE/{name} ]] || exit "$(cat "$STATE/{name}")"')
+        # The code of a stand-in for the gate goes by the experiment that it is asked for.
+        self.program(self.checkout / "scripts" / "gate",
+                     'while [[ $1 != --experiment ]]; do shift; done; [[ ! -e $STATE/$2 ]] || exit "$(cat "$STATE/$2")"')
+
+    def gate(self):
+        result = subprocess.run(["/bin/bash", str(self.checkout / ".ci" / "gate")], cwd=self.elsewhere, check=False,
+                                env=self.environment, capture_output=True, text=True, timeout=60)
+        return result.returncode, (result.stdout.splitlines() or [""])[-1]
+
+    def test_verdicts(self):
+        for flags, expected in (({}, (0, "3 passed, 0 failed")),
+                                ({"exact": "1"}, (1, "2 passed, 1 failed")),
+                                ({"exact": "3"}, (1, "2 passed, 1 failed")),
+                                ({"instructions": "1"}, (1, "2 passed, 1 failed")),
+                                ({"arm_cancel": "1"}, (0, "3 passed, 0 failed")),
+                                ({"arm_cancel": "3"}, (0, "3 passed, 0 failed")),
+                                ({"arm_cancel": "2"}, (1, "2 passed, 1 failed")),
+                                ({"bench_exact": "1"}, (1, "2 passed, 1 failed")),
+                                ({"setup": "2"}, (0, "2 passed, 0 failed"))):
+            with self.subTest(flags=flags):
+                for name, code in flags.items():
+                    self.flag(name, code)
+                self.assertEqual(self.gate(), expected)
+                for name in flags:
+                    (self.state / name).unlink()
 
 
 if __name__ == "__main__":

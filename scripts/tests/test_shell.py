@@ -7,7 +7,8 @@ import unittest
 
 from sandbox import SCRIPTS
 
-COMMANDS = [SCRIPTS / "setup", SCRIPTS / "reproduce", SCRIPTS / "test", SCRIPTS / "notebook", SCRIPTS.parent / ".ci" / "run"]
+COMMANDS = [SCRIPTS / "setup", SCRIPTS / "reproduce", SCRIPTS / "test", SCRIPTS / "notebook", SCRIPTS.parent / ".ci" / "run",
+            SCRIPTS.parent / ".ci" / "gate"]
 
 
 class Shell(unittest.TestCase):
