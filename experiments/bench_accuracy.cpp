@@ -122,6 +122,10 @@ int run(int argc, char** argv) {
                                std::to_string(traits.most_durations));
                 continue;
             }
+            if (together && opts.quick) {
+                lines.skip(name, where, "left out of a quick run; bench_herd looks at it more closely");
+                continue;
+            }
             if (together && traits.most_timers > 0 && traits.most_timers < plan.herd) {
                 lines.skip(name, where,
                            "holds at most " + std::to_string(traits.most_timers) + " timers at a time here");

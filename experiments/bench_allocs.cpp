@@ -541,7 +541,7 @@ int run(int argc, char** argv) {
     }
     p.pairs = pairs != 0 ? pairs : opts.pick(20'000U, 5'000U);
     p.outstanding = outstanding_timers != 0 ? outstanding_timers : opts.pick(100'000U, 20'000U);
-    p.rounds = opts.pick(4U, 2U);
+    p.rounds = opts.pick(4U, 1U);
 
     const harness::interrupt_guard interrupts;
     harness::report out("allocs", opts, harness::environment::capture());

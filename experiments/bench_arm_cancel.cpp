@@ -482,7 +482,7 @@ int run(int argc, char** argv) {
     for_each_chosen(opts, [&]<class Entry>() { add_cells<Entry>(cells, opts, s); });
 
     harness::sampler samples({.seed = opts.seed, .batches_per_visit = opts.pick(4U, 3U)});
-    harness::gbench_runner bench("bench_arm_cancel", opts, samples, {.repetitions = opts.pick(14U, 4U)});
+    harness::gbench_runner bench("bench_arm_cancel", opts, samples, {.repetitions = opts.pick(14U, 3U)});
     if (const auto code = bench.prepare(cells)) {
         return *code;
     }

@@ -213,15 +213,15 @@ int run(int argc, char** argv) {
     harness::options_parser parser("bench_idle", "What does a timer service cost while nothing is due?",
                                    service_names());
     parser.add_number("--window-ms", window_ms, 0, 600'000,
-                      "length of a window at least; 0: 2000, with --quick 600; longer for services with long "
+                      "length of a window at least; 0: 2000, with --quick 400; longer for services with long "
                       "ticks");
     parser.add_number("--timers", p.many, 2, 1'000'000, "timers of the last case");
     parser.add_number("--rounds", rounds, 0, 100, "windows of each case; 0: 2, with --quick 1");
     if (const auto code = parser.parse(argc, argv, opts)) {
         return *code;
     }
-    p.window = milliseconds{window_ms != 0 ? window_ms : opts.pick(2'000U, 600U)};
-    p.ticks = opts.pick(20, 6);
+    p.window = milliseconds{window_ms != 0 ? window_ms : opts.pick(2'000U, 400U)};
+    p.ticks = opts.pick(20, 4);
 
     const harness::interrupt_guard interrupts;
     harness::report out("idle", opts, harness::environment::capture());

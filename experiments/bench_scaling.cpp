@@ -427,15 +427,15 @@ int run(int argc, char** argv) {
     parser.add_numbers("--workers", p.workers, 1, 64, "numbers of worker threads");
     parser.add_number("--window", p.window, 100, 1'000'000, "outstanding timers of each worker");
     parser.add_number("--passes", passes, 0, 10'000,
-                      "passes over the window in a sample; 0: 10 with --quick, else 20");
+                      "passes over the window in a sample; 0: 6 with --quick, else 20");
     parser.add_number("--rounds", rounds, 0, 1'000,
-                      "measured visits of each cell; 0: 3 with --quick, else 7");
+                      "measured visits of each cell; 0: 2 with --quick, else 3");
     if (const auto code = parser.parse(argc, argv, opts)) {
         return *code;
     }
     std::sort(p.workers.begin(), p.workers.end());
     p.workers.erase(std::unique(p.workers.begin(), p.workers.end()), p.workers.end());
-    p.passes = passes != 0 ? passes : opts.pick(20U, 10U);
+    p.passes = passes != 0 ? passes : opts.pick(20U, 6U);
     p.rounds = rounds != 0 ? static_cast<std::uint32_t>(rounds) : opts.pick(3U, 2U);
 
     const harness::interrupt_guard interrupts;

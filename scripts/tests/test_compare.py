@@ -127,10 +127,10 @@ class RepositoryTest(sandbox.SandboxTest):
 
 
 class Verdicts(RepositoryTest):
-    def test_like_sides_pass_in_ten_rounds_a_b_b_a_each_in_another_placement(self):
+    def test_like_sides_pass_in_rounds_a_b_b_a_each_in_another_placement(self):
         self.commit("v2")
         json_file = self.elsewhere / "verdict.json"
-        done = self.compare("v1", "v2", "--json", json_file, "--markdown", self.elsewhere / "v.md", "--junit", self.elsewhere / "v.xml")
+        done = self.compare("v1", "v2", "--rounds", "10", "--json", json_file, "--markdown", self.elsewhere / "v.md", "--junit", self.elsewhere / "v.xml")
         self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
         self.assertIn("verdict: pass", done.stdout)
         for word in ("interval", "rank test", "could show", "coarse_slot", "locked_heap"):
@@ -179,7 +179,7 @@ class Verdicts(RepositoryTest):
     def test_without_lld_padding_moves_the_code_and_keep_keeps(self):
         (self.bin / "ld.lld").unlink()
         self.stand_in("ninja", 'echo ": && c++ -O3 $2/padding-1.o a.o -o ${!#} && :"')
-        done = self.compare("v1", "HEAD", "--keep")
+        done = self.compare("v1", "HEAD", "--keep", "--rounds", "10")
         self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
         (folder,) = self.tmp.iterdir()
         self.assertIn(f"kept: {folder}", done.stderr)

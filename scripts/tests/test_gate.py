@@ -182,6 +182,18 @@ class Baselines(GateTest):
         self.assert_one_line_exit_2(self.gate(self.base_dir), "its own baseline")
         self.assert_one_line_exit_2(self.gate(self.run_dir, self.run_dir), "one folder")
 
+    def test_a_part_of_a_run(self):
+        self.base(arm_cancel(), exact())
+        self.head(arm_cancel(1.6, seed=1))
+        self.assert_code(self.gate(self.run_dir), 1, "coarse_slot")
+        # What was left out of the run is a regression only where it is asked for.
+        self.assert_code(self.gate(self.run_dir, "--experiment", "arm_cancel", "--service", "twin"), 0)
+        self.assert_code(self.gate(self.run_dir, "--experiment", "arm_cancel", "--service", "twin,coarse*"), 1, "coarse_slot")
+        self.assert_code(self.gate(self.run_dir, "--experiment", "arm_cancel,exact", "--service", "twin"), 1, "exact")
+        self.assert_code(self.gate(self.run_dir, "--experiment", "arm_cancel", "--case", "population=none"), 2, "--case")
+        self.assert_code(self.gate(self.run_dir, "--experiment", "nonsense"), 2, "--experiment")
+        self.assert_code(self.gate(self.run_dir, "--service", "twin", "--update"), 2, "--update")
+
     def test_only_what_is_not_judged(self):
         self.base(exact())
         self.head(document("scaling", []))
@@ -302,7 +314,8 @@ class Bad(GateTest):
         self.assert_one_line_exit_2(self.gate(self.folder / "renamed"), "allocs.json", "'exact'")
 
     def test_arguments(self):
-        for arguments in (["--alpha", "2"], ["--alpha", "x"], ["--alpha", "nan"], ["--max-undecided", "5"], ["--only", "tiem"], ["--unknown"],
+        for arguments in (["--alpha", "2"], ["--alpha", "x"], ["--alpha", "nan"], ["--max-undecided", "5"], ["--only", "tiem"], ["--experiment", "a,,b"], ["--service", ""],
+                          ["--case", "population"], ["--case", "=1"], ["--unknown"],
                           ["--instructions-threshold", "1 %"], ["--json"]):
             self.assert_one_line_exit_2(self.gate(*arguments), arguments[-1])
         self.assert_one_line_exit_2(self.command("--rules", self.folder / "no rules.json"), "no rules.json")
