@@ -9,7 +9,7 @@ import unittest
 
 from sandbox import SCRIPTS
 
-SUMMARY = "print('figure 42', *__import__('sys').argv[1:])\n"
+SUMMARY = "#!/usr/bin/env python3\nprint('figure 42', *__import__('sys').argv[1:])\n"
 
 
 class Readme(unittest.TestCase):
@@ -19,7 +19,9 @@ class Readme(unittest.TestCase):
         self.root = pathlib.Path(holder.name)
         (self.root / "scripts").mkdir()
         shutil.copy(SCRIPTS / "readme", self.root / "scripts" / "readme")
-        (self.root / "scripts" / "summary").write_text(SUMMARY, encoding="utf-8")
+        summary = self.root / "scripts" / "summary"
+        summary.write_text(SUMMARY, encoding="utf-8")
+        summary.chmod(0o755)
 
     def run_readme(self, text, *arguments):
         path = self.root / "README.md"
