@@ -211,7 +211,7 @@ def table(document: dict[str, Any]) -> list[str]:
             text.append(f"False alarms of a whole run, {entry['tool']}: {percent(entry['alarms']['rate'], 2)}, upper 95 % bound "
                         f"{percent(entry['alarms']['upper95'], 2)}" + _shared(entry) + ".")
     for tool, found in document["smallest_found"].items():
-        text.append(f"Smallest worsening that {tool} finds in 95 %: " + (
+        text.append(f"Like runs, the times of one service multiplied afterwards: smallest worsening that {tool} finds in 95 %: " + (
             f"{percent(found['change'], 0)}." if found["change"] is not None else f"more than {percent(max(found['grid']), 0)}."))
     missed = [target for target in document["targets"] if target["ok"] is False]
     for target in missed:

@@ -69,8 +69,10 @@ def parser() -> Parser:
                       "model, libc, compiler and flags are the run's)")
     made.add_argument("--rules", metavar="FILE", help="what is judged and how (default: scripts/gate_rules.json)")
     made.add_argument("--only", metavar="KIND[,KIND]", type=kinds, help="judge only these kinds: time, count, instructions")
-    made.add_argument("--experiment", metavar="NAME[,NAME]", type=names, help="judge only these experiments")
-    made.add_argument("--service", metavar="NAME[,NAME]", type=names, help="judge only these services; * stands for anything")
+    made.add_argument("--experiment", metavar="NAME[,NAME]", action="extend", type=names, default=[],
+                      help="judge only these experiments; may be given again")
+    made.add_argument("--service", metavar="NAME[,NAME]", action="extend", type=names, default=[],
+                      help="judge only these services; * stands for anything; may be given again")
     made.add_argument("--case", metavar="KEY=VALUE", action="append", type=case_value, default=[],
                       help="judge only rows of such cases; may be given again")
     made.add_argument("--alpha", metavar="RATE", type=share(1e-6, 0.5), help="false-alarm rate of the whole run (default: as the "
@@ -93,17 +95,27 @@ def _with_threshold(chosen: rules.Rules, threshold: float | None) -> rules.Rules
 
 
 def _narrowed(reports: list[Report], arguments: argparse.Namespace, whose: str) -> list[Report]:
-    """What the arguments choose of the reports; floor rows stay, because the others refer to them. Raises Unusable when nothing is left."""
+    """What the arguments choose of the reports; floor rows stay, because the others refer to them. Raises Unusable for a name
+    that is not there, and when nothing is left."""
     def stays(row: Row) -> bool:
         return row.service.startswith("floor/") or (
             (not arguments.service or any(fnmatch.fnmatchcase(row.service, name) for name in arguments.service))
             and all(str(row.case.get(key)) == value for key, value in arguments.case))
 
+    for name in arguments.experiment:
+        if name not in {report.experiment for report in reports}:
+            raise Unusable(f"--experiment {name!r}: {whose} has {', '.join(sorted({report.experiment for report in reports}))}")
+    services = {row.service for report in reports for row in report.rows.values()}
+    for name in arguments.service:
+        if not fnmatch.filter(services, name):
+            raise Unusable(f"--service {name!r}: {whose} has {', '.join(sorted(services))}")
+    for key, value in arguments.case:
+        if not any(str(row.case.get(key)) == value for report in reports for row in report.rows.values()):
+            raise Unusable(f"--case '{key}={value}': {whose} has no row of such a case")
     chosen = [replace(report, rows={key: row for key, row in report.rows.items() if stays(row)}) for report in reports
               if not arguments.experiment or report.experiment in arguments.experiment]
-    if reports and not any(not row.service.startswith("floor/") for report in chosen for row in report.rows.values()):
-        raise Unusable(f"{whose} has no row that --experiment, --service and --case leave; there are the experiments "
-                       f"{', '.join(sorted({report.experiment for report in reports}))}")
+    if not any(not row.service.startswith("floor/") for report in chosen for row in report.rows.values()):
+        raise Unusable(f"{whose} has no row that --experiment, --service and --case leave together")
     return chosen
 
 

@@ -170,7 +170,7 @@ def _schema_validator() -> Any:
 
 def _check_version(path: str, document: Any) -> None:
     if not isinstance(document, dict) or not isinstance(document.get("schema"), str):
-        raise Unusable(f"{path!r} is not a timerbench report: there is no \"schema\" at its top level")
+        raise Unusable(f"{path!r} is not a timerbench report: there is no text under \"schema\" at its top level")
     schema = document["schema"]
     if schema.startswith(OTHER_FORMATS):
         raise NotAReport(path)

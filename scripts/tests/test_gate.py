@@ -189,7 +189,8 @@ class Baselines(GateTest):
         # What was left out of the run is a regression only where it is asked for.
         self.assert_code(self.gate(self.run_dir, "--experiment", "arm_cancel", "--service", "twin"), 0)
         self.assert_code(self.gate(self.run_dir, "--experiment", "arm_cancel", "--service", "twin,coarse*"), 1, "coarse_slot")
-        self.assert_code(self.gate(self.run_dir, "--experiment", "arm_cancel,exact", "--service", "twin"), 1, "exact")
+        self.assert_code(self.gate(self.run_dir, "--experiment", "arm_cancel,exact"), 2, "'exact'")
+        self.assert_code(self.gate(self.run_dir, "--experiment", "arm_cancel", "--service", "twin", "--service", "nixx"), 2, "'nixx'")
         self.assert_code(self.gate(self.run_dir, "--experiment", "arm_cancel", "--case", "population=none"), 2, "--case")
         self.assert_code(self.gate(self.run_dir, "--experiment", "nonsense"), 2, "--experiment")
         self.assert_code(self.gate(self.run_dir, "--service", "twin", "--update"), 2, "--update")
