@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import logging
 import os
 import pathlib
 import shutil
@@ -136,6 +137,8 @@ def main() -> int:
 
 
 if __name__ == "__main__":
+    # The client's event loop tells of tasks that an interrupt cut off.
+    logging.getLogger("asyncio").setLevel(logging.CRITICAL)
     try:
         sys.exit(main())
     except KeyboardInterrupt:

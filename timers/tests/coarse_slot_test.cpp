@@ -10,6 +10,7 @@
 #include <dirent.h>
 #include <fstream>
 #include <future>
+#include <mutex>
 #include <string>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -22,9 +23,11 @@ using service = coarse_slot<manual_time>;
 
 struct fire_log {
     manual_time* clock = nullptr;
-    std::vector<time_point> at;
+    std::vector<time_point> at; // read when the clock has settled
+    std::mutex mutex{};         // the clock thread and the precise service's driver may fire at the same time
     static void record(void* context) {
         auto& self = *static_cast<fire_log*>(context);
+        const std::lock_guard lock{self.mutex};
         self.at.push_back(self.clock->now());
     }
     callback cb() { return {&fire_log::record, this}; }

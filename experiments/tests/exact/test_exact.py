@@ -76,7 +76,11 @@ class Exact(Folders):
         self.assertEqual(self.value(rows, "flawed/none", "arm_cancel steady", "allocations"), 0)
 
     def test_early_and_lost_fires_are_seen(self):
-        rows, _ = self.run_exact("flawed/early", "flawed/loses", code=0 if SANITIZED else 1)
+        for _ in range(5):
+            rows, _ = self.run_exact("flawed/early", "flawed/loses", code=0 if SANITIZED else 1)
+            # How many are early depends on when its driver looks; on a busy machine two passes may differ.
+            if "samples" in rows["flawed/early", "random_durations", "early_fires"]:
+                break
         self.assertGreater(self.value(rows, "flawed/early", "random_durations", "early_fires"), 100)
         self.assertEqual(self.value(rows, "flawed/early", "random_durations", "fires_lost"), 0)
         self.assertEqual(self.value(rows, "flawed/loses", "random_durations", "fires_lost"), 100)
