@@ -20,6 +20,7 @@
 #include "timers/detail/tick_wheel.hpp"
 #include "timers/service.hpp"
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <mutex>
@@ -33,7 +34,7 @@ struct per_thread_wheel_loop_options {
     std::int64_t tick_ns = 1'000'000; ///< 1 000 to 1 000 000 000.
 };
 
-/// Every call is made by the thread of the loop.
+/// Every call but `counters` is made by the thread of the loop.
 template <class Clock>
 class per_thread_wheel_loop {
   public:
@@ -86,7 +87,8 @@ class per_thread_wheel_loop {
         t.epoch_ = epoch_;
         relied_on_ = true;
         wheel_.insert(t, tick_at_or_after(saturating_add(cached_ + tick_, d)));
-        ++totals_.armed;
+        add_one(armed_);
+        publish_pending();
         return true;
     }
 
@@ -95,26 +97,30 @@ class per_thread_wheel_loop {
             return false;
         }
         wheel_.remove(t);
-        ++totals_.cancelled;
+        add_one(cancelled_);
+        publish_pending();
         return true;
     }
 
     std::size_t poll() {
         look_at_clock();
         wheel_.advance(static_cast<std::uint64_t>((cached_ - zero_) / tick_));
-        const std::uint64_t before = totals_.fired;
+        const std::uint64_t before = fired_.load(std::memory_order_relaxed);
         while (timer* t = wheel_.pop_due()) {
             if (put_off(*t)) [[unlikely]] {
                 continue;
             }
-            ++totals_.fired;
+            add_one(fired_);
+            publish_pending();
             const detail::callback_scope scope{this, t};
-            totals_.threw += detail::run_guarded(t->callback_) ? 1 : 0;
+            if (detail::run_guarded(t->callback_)) {
+                add_one(threw_);
+            }
         }
         if (wheel_.size() == 0) {
             stalls_.clear();
         }
-        return totals_.fired - before;
+        return fired_.load(std::memory_order_relaxed) - before;
     }
 
     /// Sleeps where `poll` has nothing to do.
@@ -144,19 +150,31 @@ class per_thread_wheel_loop {
         stopped_ = true;
         wheel_.expire_all();
         while (wheel_.pop_due() != nullptr) {
-            ++totals_.dropped;
+            add_one(dropped_);
         }
+        publish_pending();
     }
 
-    /// Counts what is pending by walking the wheel.
+    /// From any thread. What is pending is the wheel's own length.
     [[nodiscard]] timerbench::counters counters() const noexcept {
-        timerbench::counters sum = totals_;
-        sum.pending = wheel_.count();
-        return sum;
+        const auto read = [](const counter& c) { return c.load(std::memory_order_relaxed); };
+        return {.armed = read(armed_),
+                .fired = read(fired_),
+                .cancelled = read(cancelled_),
+                .dropped = read(dropped_),
+                .pending = read(pending_),
+                .threw = read(threw_)};
     }
 
   private:
+    using counter = std::atomic<std::uint64_t>;
+
     static constexpr std::uint32_t exact = 0; // no poll has this number
+
+    static void add_one(counter& c) noexcept {
+        c.store(c.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
+    }
+    void publish_pending() noexcept { pending_.store(wheel_.size(), std::memory_order_relaxed); }
 
     static duration checked(std::int64_t tick_ns) {
         if (tick_ns < 1'000 || tick_ns > 1'000'000'000) {
@@ -207,7 +225,14 @@ class per_thread_wheel_loop {
     std::uint32_t epoch_ = exact + 1;
     bool relied_on_ = false; // something was armed since the last poll
     bool stopped_ = false;
-    timerbench::counters totals_;
+    // Written by the loop's thread alone, so that a load and a store make an increment; read by any thread as mere figures, which
+    // order nothing.
+    counter armed_{0};
+    counter fired_{0};
+    counter cancelled_{0};
+    counter dropped_{0};
+    counter threw_{0};
+    counter pending_{0};
     detail::stall_log stalls_;
     detail::tick_wheel<timer> wheel_;
 };
