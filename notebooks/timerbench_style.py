@@ -119,7 +119,7 @@ class Palette:
 
     def __getitem__(self, name: str) -> Look:
         if name.startswith(LIMIT):
-            return Look("#000000", "", "-", "limit")
+            return Look("#000000" if name == f"{LIMIT}clock_nanosleep" else "#8c8c8c", "", "-", "limit")
         if name.startswith("direct/"):
             return self.looks.get(name.removeprefix("direct/"), Look("#666666", "D", "-", family_of(name)))
         return self.looks.get(name, Look("#666666", "x", "-", family_of(name)))
