@@ -332,7 +332,7 @@ def lateness(runs: Runs, environments: tuple[str, ...] = ("idle", "cores_busy", 
             axes = sheet.axes[row][number]
             for service in limits:
                 if (number, service) in curves:
-                    tag(axes.plot(curves[number, service], QUANTILES, color="black", linewidth=2.4, zorder=2)[0], service, tags)
+                    tag(axes.plot(curves[number, service], QUANTILES, color=runs.palette[service].colour, linewidth=2.4, zorder=2)[0], service, tags)
             for service in names:
                 if (number, service) in curves:
                     draw_line(axes, runs.palette, service, curves[number, service], QUANTILES, tags, markevery=marks)
