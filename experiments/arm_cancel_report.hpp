@@ -37,6 +37,10 @@ struct arm_cancel_case {
     [[nodiscard]] bool with_direct() const {
         return pairs_per_ms == 0 && !above_threshold && population < 100'000 && !random_durations();
     }
+    /// Whether a cancel of what another thread armed is measured too.
+    [[nodiscard]] bool with_foreign_cancel() const {
+        return window && !random_victim && low == high && !earliest && !above_threshold && pairs_per_ms == 0;
+    }
 };
 
 [[nodiscard]] inline std::vector<arm_cancel_case> all_cases(const std::vector<std::uint64_t>& populations,
@@ -265,6 +269,9 @@ inline void print_case(harness::report& out, const arm_cancel_case& c, std::uint
         columns.push_back({"arm", "ns"});
         columns.push_back({"rest: cancel", "ns"});
         columns.push_back({"rest: arm", "ns"});
+        if (c.with_foreign_cancel()) {
+            columns.push_back({"cancel, armed elsewhere", "ns"});
+        }
     } else {
         columns.push_back({"first batch", "ns/pair"});
     }
@@ -293,6 +300,12 @@ inline void print_case(harness::report& out, const arm_cancel_case& c, std::uint
             }
             cells.push_back(rest("cancel_rest_cpu"));
             cells.push_back(rest("arm_rest_cpu"));
+            if (c.with_foreign_cancel()) {
+                const harness::row* foreign = other("cancel_foreign");
+                cells.push_back(foreign != nullptr && usable(r)
+                                    ? harness::figure(foreign, statistic::p50, 1, seed)
+                                    : harness::text("-"));
+            }
         } else {
             cells.push_back(r->first_pass ? harness::number(*r->first_pass, 1) : harness::text("-"));
         }
@@ -325,13 +338,26 @@ struct target {
     double oldest = 0;           ///< The window, its oldest cancelled, one duration.
     double random_durations = 0; ///< The same with random durations.
     double random_victim = 0;    ///< A random one cancelled, whatever the durations.
+    double foreign_cancel = 0;   ///< A cancel alone, of what another thread armed.
 };
 
 inline constexpr target targets[]{
     {.service = "coarse_slot", .article = 2, .oldest = 2, .random_durations = 4},
-    {.service = "per_thread_wheel", .oldest = 0.75, .random_durations = 0.75, .random_victim = 1},
-    {.service = "per_thread_wheel/tsc", .oldest = 1.1, .random_durations = 1.1, .random_victim = 1.3},
-    {.service = "per_thread_wheel/steady", .oldest = 1.75, .random_durations = 1.75, .random_victim = 2.1},
+    {.service = "per_thread_wheel",
+     .oldest = 0.75,
+     .random_durations = 0.75,
+     .random_victim = 1,
+     .foreign_cancel = 3},
+    {.service = "per_thread_wheel/tsc",
+     .oldest = 1.1,
+     .random_durations = 1.1,
+     .random_victim = 1.3,
+     .foreign_cancel = 3},
+    {.service = "per_thread_wheel/steady",
+     .oldest = 1.75,
+     .random_durations = 1.75,
+     .random_victim = 2.1,
+     .foreign_cancel = 3},
     {.service = "per_thread_wheel_loop", .oldest = 0.3, .random_durations = 0.3, .random_victim = 0.5}};
 
 inline constexpr double most_between_populations = 1.5;
@@ -345,9 +371,9 @@ inline void print_targets(harness::report& out, const std::vector<arm_cancel_cas
                                {"measured", "x clock"},
                                {"reach", "x clock"},
                                {"", "", harness::align::left}}};
-    const auto in_clocks = [&](const std::string& service,
-                               const arm_cancel_case& c) -> std::optional<double> {
-        const harness::row* r = out.find(service, to_json(c, window_size), "arm_cancel");
+    const auto in_clocks = [&](const std::string& service, const arm_cancel_case& c,
+                               const char* metric = "arm_cancel") -> std::optional<double> {
+        const harness::row* r = out.find(service, to_json(c, window_size), metric);
         const auto summary = r == nullptr ? std::nullopt : harness::summarise(*r, seed);
         return summary && summary->clock_ratio ? std::optional{summary->clock_ratio->p50} : std::nullopt;
     };
@@ -405,6 +431,18 @@ inline void print_targets(harness::report& out, const std::vector<arm_cancel_cas
         dearest_of(t.service, t.oldest, is_oldest);
         dearest_of(t.service, t.random_durations, is_random_durations);
         dearest_of(t.service, t.random_victim, is_random_victim);
+    }
+    for (const target& t : targets) {
+        std::optional<double> dearest;
+        for (const arm_cancel_case& c : cases) {
+            const auto value =
+                c.with_foreign_cancel() ? in_clocks(t.service, c, "cancel_foreign") : std::nullopt;
+            dearest = value ? std::max(value, dearest) : dearest;
+        }
+        if (dearest && t.foreign_cancel > 0) {
+            line(std::string{t.service} + ", cancel of what another thread armed, any population", *dearest,
+                 t.foreign_cancel);
+        }
     }
     for (const arm_cancel_case& c : cases) {
         if (c.pairs_per_ms != 1'000) {

@@ -19,11 +19,11 @@
 // are not recorded. Nobody may be early but services whose traits say so, within those traits.
 #include "experiments/accuracy_report.hpp"
 #include "experiments/accuracy_wave.hpp"
+#include "experiments/itinerary.hpp"
 #include "experiments/service_cells.hpp"
 #include "harness/environment.hpp"
 #include "harness/interrupt.hpp"
 #include "harness/options.hpp"
-#include "harness/progress.hpp"
 #include "harness/report.hpp"
 
 #include <functional>
@@ -31,11 +31,6 @@
 
 namespace timerbench::experiments {
 namespace {
-
-struct planned_wave {
-    std::string label;
-    std::function<void()> run;
-};
 
 int run(int argc, char** argv) {
     harness::options opts;
@@ -93,7 +88,7 @@ int run(int argc, char** argv) {
 
     ledger books;
     accuracy_report lines{out, plan};
-    std::vector<planned_wave> waves;
+    itinerary waves;
     // What waits without any service.
     const std::pair<const char*, decltype(&run_limit)> waits[]{{limit_name, &run_limit},
                                                                {waiter_name, &run_waiter}};
@@ -101,11 +96,10 @@ int run(int argc, char** argv) {
         lines.know(name, {.traits = {}, .is_limit = true});
         for (const surroundings where : all_surroundings) {
             for (std::uint64_t round = 0; round < rounds; ++round) {
-                waves.push_back({name, [&, name = name, run = run, where, round] {
-                                     const bool together = where == surroundings::one_slot;
-                                     lines.add(name, where,
-                                               run(plan, where, together ? herd : schedules[round]));
-                                 }});
+                waves.add(name, [&, name = name, run = run, where, round] {
+                    const bool together = where == surroundings::one_slot;
+                    lines.add(name, where, run(plan, where, together ? herd : schedules[round]));
+                });
             }
         }
     }
@@ -132,24 +126,14 @@ int run(int argc, char** argv) {
                 continue;
             }
             for (std::uint64_t round = 0; round < rounds; ++round) {
-                waves.push_back({name + ", " + name_of(where), [&, name, where, together, round] {
-                                     const auto& schedule = together ? herd : schedules[round];
-                                     lines.add(name, where, run_wave<Entry>(plan, where, schedule, books));
-                                 }});
+                waves.add(name + ", " + name_of(where), [&, name, where, together, round] {
+                    const auto& schedule = together ? herd : schedules[round];
+                    lines.add(name, where, run_wave<Entry>(plan, where, schedule, books));
+                });
             }
         }
     });
-    harness::random_source random{opts.seed};
-    random.shuffle(waves);
-
-    harness::progress progress{waves.size(), isatty(STDERR_FILENO) == 1};
-    for (const planned_wave& wave : waves) {
-        if (harness::interrupted()) {
-            break;
-        }
-        progress.step(wave.label);
-        wave.run();
-    }
+    waves.run(opts.seed);
 
     lines.finish();
     const double chi = chi_square(phases, phase_bins);

@@ -13,6 +13,7 @@
 // window (cancel), (arm)          `batch_singles` cancels alone, then as many arms alone, each timed as one batch; 2 000 to 30 000 are
 //                                 outstanding meanwhile. Which half of the pair is dear. Two clock readings around each
 //                                 operation would cost more than the operation.
+//        (cancel_foreign)         the cancels once more, of timers that another thread armed, which is idle now.
 //   ... one duration / random     3 s, or uniform over 1..60 s: structures that share storage among equal deadlines differ here.
 //   ... deadline earliest         each new deadline is earlier than all others: durations shrink by 20 us each.
 //   ... above the threshold       20 min, for services that send long durations down another path.
@@ -41,6 +42,7 @@
 #include "harness/options.hpp"
 #include "harness/report.hpp"
 #include "harness/sampler.hpp"
+#include "harness/thread_team.hpp"
 
 #include <cerrno>
 #include <functional>
@@ -243,6 +245,7 @@ struct plan {
     std::size_t pairs = batch_pairs;
     std::uint64_t visit_every = 1; ///< Only every so many visits are made; the others take no sample.
     bool singles = false;          ///< Time arm and cancel alone, too.
+    bool foreign = false;          ///< And cancels of what another thread armed.
 };
 
 template <class Service>
@@ -333,6 +336,16 @@ void visit_window(visit& v, Service& service, const plan& p) {
             const auto arms = [&] { return run_arms(service, outstanding.timers(), singles); };
             good = good && books.add(0, singles.size(), timed(v, view, "cancel", singles.size(), cancels));
             good = good && books.add(singles.size(), 0, timed(v, view, "arm", singles.size(), arms));
+            if (p.foreign) {
+                harness::thread_team other{1}; // alive to the end, so that nobody inherits what it armed
+                std::uint64_t armed = 0;
+                good = good && books.add(0, singles.size(), cancels());
+                other.run([&](unsigned) { armed = arms(); });
+                good = good && books.add(singles.size(), 0, armed);
+                good = good && books.add(0, singles.size(),
+                                         timed(v, view, "cancel_foreign", singles.size(), cancels));
+                good = good && books.add(singles.size(), 0, arms());
+            }
         }
     }
     if (queue.grows(p.pairs_per_ms)) {
@@ -354,6 +367,9 @@ harness::cell cell_of(const std::string& name, json point, plan p, const std::st
     std::vector<std::string> metrics{"arm_cancel"};
     if (p.singles) {
         metrics.insert(metrics.end(), {"cancel", "arm"});
+    }
+    if (p.foreign) {
+        metrics.push_back("cancel_foreign");
     }
     return {name, std::move(point),
             [=](visit& v) {
@@ -427,6 +443,8 @@ void add_cells(std::vector<harness::cell>& cells, const harness::options& opts, 
                         : c.pairs_per_ms > 0            ? s.paced_visit_every
                                                         : 1;
         p.singles = c.window && c.pairs_per_ms == 0;
+        p.foreign = c.with_foreign_cancel() && traits.arm_from == callable_from::any_thread &&
+                    traits.cancel_from == callable_from::any_thread;
 
         std::string refusal;
         const std::uint64_t outstanding = p.population + std::max<std::uint64_t>(p.window_size, 2);

@@ -14,9 +14,9 @@
 // smaller herd; one that is made for few durations gets one duration, so that deadlines differ by what arming takes. Both
 // are noted. Visits of all services come in random order, one service alive at a time.
 #include "experiments/herd_wave.hpp"
+#include "experiments/itinerary.hpp"
 #include "harness/environment.hpp"
 #include "harness/options.hpp"
-#include "harness/progress.hpp"
 #include "harness/report.hpp"
 
 #include <functional>
@@ -318,11 +318,6 @@ class herd_report {
     json exact_ = json::array();
 };
 
-struct planned_visit {
-    std::string label;
-    std::function<void()> go;
-};
-
 int run(int argc, char** argv) {
     harness::options opts;
     std::uint64_t herd = 50'000;
@@ -371,14 +366,13 @@ int run(int argc, char** argv) {
 
     ledger books;
     herd_report lines{out, plan, cases, keep};
-    std::vector<planned_visit> visits;
+    itinerary visits;
     lines.know(std::string{floor_entry::name}, {});
     for (const herd_case& c : cases) {
         for (std::uint64_t round = 0; round < rounds; ++round) {
-            visits.push_back({std::string{floor_entry::name}, [&, c, round] {
-                                  lines.of(std::string{floor_entry::name}, c)
-                                      .add(run_without_herd(plan, c, opts.seed + round));
-                              }});
+            visits.add(std::string{floor_entry::name}, [&, c, round] {
+                lines.of(std::string{floor_entry::name}, c).add(run_without_herd(plan, c, opts.seed + round));
+            });
         }
     }
     for_each_chosen(opts, [&]<class Entry>() {
@@ -399,24 +393,14 @@ int run(int argc, char** argv) {
                 seen.no_probe = "only the loop's thread may arm: no other thread meets the herd";
             }
             for (std::uint64_t round = 0; round < rounds; ++round) {
-                visits.push_back(
-                    {name + ", " + c.name, [&, name, c, round, with_probe, timers = seen.timers] {
-                         lines.of(name, c).add(
-                             run_herd<Entry>(plan, c, timers, with_probe, opts.seed + round, books));
-                     }});
+                visits.add(name + ", " + c.name, [&, name, c, round, with_probe, timers = seen.timers] {
+                    lines.of(name, c).add(
+                        run_herd<Entry>(plan, c, timers, with_probe, opts.seed + round, books));
+                });
             }
         }
     });
-    harness::random_source random{opts.seed};
-    random.shuffle(visits);
-    harness::progress progress{visits.size(), isatty(STDERR_FILENO) == 1};
-    for (const planned_visit& visit : visits) {
-        if (harness::interrupted()) {
-            break;
-        }
-        progress.step(visit.label);
-        visit.go();
-    }
+    visits.run(opts.seed);
     lines.finish();
     books.report_to(out);
     return out.finish();

@@ -13,6 +13,7 @@
 // The first milliseconds of a run are not recorded. Each figure contains one clock reading, and from the intended time another
 // half of one: the row floor/no_timer, whose calls do nothing, shows what both cost, and what the machine takes from everybody.
 // Runs of all services and cases come in random order, one service alive at a time.
+#include "experiments/itinerary.hpp"
 #include "experiments/latency_rows.hpp"
 #include "experiments/service_cells.hpp"
 #include "experiments/tail_pace.hpp"
@@ -20,7 +21,6 @@
 #include "harness/interrupt.hpp"
 #include "harness/open_loop.hpp"
 #include "harness/options.hpp"
-#include "harness/progress.hpp"
 #include "harness/report.hpp"
 
 #include <algorithm>
@@ -352,11 +352,6 @@ void print_table(harness::report& out, json& exact, const plan& what, std::uint6
     out.print(table);
 }
 
-struct planned_run {
-    std::string label;
-    std::function<void()> go;
-};
-
 int run(int argc, char** argv) {
     harness::options opts;
     plan what;
@@ -400,7 +395,7 @@ int run(int argc, char** argv) {
     std::map<std::pair<std::string, std::uint64_t>, seen_case> seen;
     std::vector<std::int64_t> bursts;
     std::vector<std::string> names;
-    std::vector<planned_run> runs;
+    itinerary runs;
     const auto add = [&]<class Entry>() {
         const std::string name{Entry::name};
         names.push_back(name);
@@ -413,28 +408,19 @@ int run(int argc, char** argv) {
                 continue;
             }
             for (std::uint64_t round = 0; round < what.rounds; ++round) {
-                runs.push_back({name + ", " + std::to_string(n) + " threads", [&, name, traits, n, round] {
-                                    run_result r = run_case<Entry>(what, n, traits, opts.seed + round, books);
-                                    if (is_floor<Entry>) {
-                                        bursts.insert(bursts.end(), r.bursts.begin(), r.bursts.end());
-                                    }
-                                    seen[{name, n}].add(std::move(r));
-                                }});
+                runs.add(name + ", " + std::to_string(n) + " threads", [&, name, traits, n, round] {
+                    run_result r = run_case<Entry>(what, n, traits, opts.seed + round, books);
+                    if (is_floor<Entry>) {
+                        bursts.insert(bursts.end(), r.bursts.begin(), r.bursts.end());
+                    }
+                    seen[{name, n}].add(std::move(r));
+                });
             }
         }
     };
     add.operator()<floor_entry>();
     for_each_chosen(opts, add);
-    harness::random_source random{opts.seed};
-    random.shuffle(runs);
-    harness::progress progress{runs.size(), isatty(STDERR_FILENO) == 1};
-    for (const planned_run& one : runs) {
-        if (harness::interrupted()) {
-            break;
-        }
-        progress.step(one.label);
-        one.go();
-    }
+    runs.run(opts.seed);
 
     json exact = json::array();
     for (const std::uint64_t n : what.threads) {

@@ -14,11 +14,11 @@
 // driven by a thread of its own, without a fault. It is run against the cheapest of its kind (driven by a thread of its own, without a fault) at
 // other rates, until the difference crosses the share of a core that is worth something to you. The break-even rate is interpolated
 // between the two runs around it.
+#include "experiments/itinerary.hpp"
 #include "experiments/workload_report.hpp"
 #include "experiments/workload_run.hpp"
 #include "harness/environment.hpp"
 #include "harness/options.hpp"
-#include "harness/progress.hpp"
 #include "harness/report.hpp"
 
 #include <cstdio>
@@ -32,11 +32,6 @@ namespace {
 constexpr std::int64_t phase_width_ns = 10'000'000;
 constexpr double most_outstanding = 4e6;
 constexpr std::uint64_t most_rate = 5'000'000;
-
-struct planned_run {
-    std::string label;
-    std::function<void()> go;
-};
 
 /// One line on standard error. The exit code.
 int refuse(const std::string& what) {
@@ -106,21 +101,21 @@ int run(int argc, char** argv) {
 
     ledger books;
     workload_report lines{out, s};
-    std::vector<planned_run> runs;
+    itinerary runs;
     const auto plan_runs = [&](const std::string& name, std::uint64_t times) {
         for (std::uint64_t round = 0; round < times; ++round) {
-            runs.push_back({name, [&, name, round] {
-                                workload w = s.base;
-                                w.seed += round % s.rounds;
-                                const workload_result r = lines.of(name).go(w);
-                                if (harness::interrupted()) {
-                                    return;
-                                }
-                                lines.of(name).add(r);
-                                if (name != floor_entry::name && r.wrong.empty()) {
-                                    books.look(name, r.quiet);
-                                }
-                            }});
+            runs.add(name, [&, name, round] {
+                workload w = s.base;
+                w.seed += round % s.rounds;
+                const workload_result r = lines.of(name).go(w);
+                if (harness::interrupted()) {
+                    return;
+                }
+                lines.of(name).add(r);
+                if (name != floor_entry::name && r.wrong.empty()) {
+                    books.look(name, r.quiet);
+                }
+            });
         }
     };
     const std::string floor{floor_entry::name};
@@ -145,18 +140,7 @@ int run(int argc, char** argv) {
             plan_runs(name, s.rounds);
         }
     });
-    harness::random_source random{opts.seed};
-    random.shuffle(runs);
-    {
-        harness::progress progress{runs.size(), isatty(STDERR_FILENO) == 1};
-        for (const planned_run& one : runs) {
-            if (harness::interrupted()) {
-                break;
-            }
-            progress.step(one.label);
-            one.go();
-        }
-    }
+    runs.run(opts.seed);
     lines.rank();
 
     // The cheapest of the simplest one's kind.

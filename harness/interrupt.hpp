@@ -1,6 +1,6 @@
 // SIGINT and SIGTERM end a run in order: the first sets a flag, which the sampler polls between batches and
-// report::finish() sees (one line, exit code 130, reports of earlier runs untouched). The second kills at once: the
-// handler puts the default action back.
+// report::finish() sees (one line, exit code 130, reports of earlier runs untouched). A second one kills at once, unless it comes
+// so soon that the same wish was sent twice, to the process and to its group, as timeout(1) does.
 //
 // One guard at a time, made in main before threads start. The flag is one lock-free atomic written by the signal
 // handler and read by any thread; nothing else is shared. An experiment that waits for long without visiting the sampler

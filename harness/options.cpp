@@ -1,6 +1,7 @@
 #include "harness/options.hpp"
 
 #include "harness/environment.hpp"
+#include "harness/last_words.hpp"
 
 #include <algorithm>
 #include <charconv>
@@ -360,6 +361,7 @@ void options_parser::allow_benchmark_flags() {
 }
 
 std::optional<int> options_parser::parse(int argc, const char* const* argv, options& result) {
+    speak_last_words_as(state_->program);
     return parse(argc, argv, result, std::cout, std::cerr);
 }
 

@@ -35,6 +35,7 @@
 #include "timers/detail/list.hpp"
 #include "timers/detail/per_thread.hpp"
 #include "timers/detail/spin_lock.hpp"
+#include "timers/detail/tick_length.hpp"
 #include "timers/locked_heap.hpp"
 #include "timers/service.hpp"
 
@@ -102,6 +103,7 @@ class basic_coarse_slot {
         : clock_{clock},
           options_{checked(options)},
           zero_{clock.now()},
+          slot_{duration{options.slot_ns}},
           precise_{clock, {}, this} {}
     basic_coarse_slot(const basic_coarse_slot&) = delete;
     basic_coarse_slot& operator=(const basic_coarse_slot&) = delete;
@@ -135,7 +137,8 @@ class basic_coarse_slot {
         if (guard_.in_child()) {
             return false;
         }
-        const std::int64_t key = ceil_ticks(saturating_add(now, d) - zero_, duration{options_.slot_ns});
+        const auto key =
+            static_cast<std::int64_t>(slot_.covering(std::max(saturating_add(now, d) - zero_, duration{})));
         // A timer that its own callback may be re-arming stays in the shard it was in: the lock that guards it must not
         // change under the eyes of a foreign cancel.
         shard* s = nullptr;
@@ -505,6 +508,7 @@ class basic_coarse_slot {
     Clock& clock_;
     const coarse_slot_options options_;
     const time_point zero_; // slot 0 ends here
+    const detail::tick_length slot_;
     detail::fork_guard guard_;
     locked_heap<Clock> precise_;
     mutable detail::per_thread<shard> shards_;

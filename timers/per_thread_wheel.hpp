@@ -32,6 +32,7 @@
 #include "timers/detail/list.hpp"
 #include "timers/detail/per_thread.hpp"
 #include "timers/detail/stall_log.hpp"
+#include "timers/detail/tick_length.hpp"
 #include "timers/detail/tick_wheel.hpp"
 #include "timers/reading.hpp"
 #include "timers/service.hpp"
@@ -100,7 +101,9 @@ class basic_per_thread_wheel {
     ~basic_per_thread_wheel() { stop(); }
 
     [[nodiscard]] service_traits traits() const noexcept {
-        return {.resolution = tick_, .latest = tick_ + Reading<Clock>::allowance(), .manual_clock = true};
+        return {.resolution = tick_.length(),
+                .latest = tick_.length() + Reading<Clock>::allowance(),
+                .manual_clock = true};
     }
 
     /// Any thread.
@@ -108,18 +111,14 @@ class basic_per_thread_wheel {
         if (guard_.in_child() || t.firing_.cancel_begun.load(std::memory_order_acquire)) {
             return false;
         }
-        const std::size_t me = detail::thread_index::mine();
-        shard* s = t.firing_.is_running() ? t.home_.load(std::memory_order_relaxed) : nullptr;
-        if (s == nullptr) [[likely]] {
-            s = &shards_.local([&] { return std::make_unique<shard>(me, stopping_); });
-        }
         arming result;
-        if (s->owner == me) [[likely]] {
-            const detail::biased_lock::owner_guard lock{s->lock};
-            result = link(*s, t, d, c);
+        shard* const running_in = t.firing_.is_running() ? t.home_.load(std::memory_order_relaxed) : nullptr;
+        if (running_in == nullptr) [[likely]] {
+            shard& mine = shards_.local([this] { return std::make_unique<shard>(stopping_); });
+            const detail::biased_lock::owner_guard lock{mine.lock};
+            result = link(mine, t, d, c);
         } else {
-            const std::lock_guard lock{s->lock};
-            result = link(*s, t, d, c);
+            result = link_again(*running_in, t, d, c);
         }
         if (result != arming::done) [[unlikely]] {
             return result == arming::wake && wake_driver();
@@ -187,10 +186,8 @@ class basic_per_thread_wheel {
 
     // One thread's wheel. The lock guards all that is not const.
     struct alignas(64) shard {
-        shard(std::size_t index, bool stopped) : owner{index}, closed{stopped} {}
+        explicit shard(bool stopped) : closed{stopped} {}
 
-        // Index of the thread whose arms land here. A thread that takes over the index of an exited one takes over the wheel.
-        const std::size_t owner;
         bool closed; // nothing can be armed any more
         mutable detail::biased_lock lock;
         // The driver looks at this wheel at this tick at the latest; `never` if only when woken. Written with the lock held; the
@@ -204,7 +201,6 @@ class basic_per_thread_wheel {
         std::uint32_t epoch = exact;
         bool relied_on = false;
         timerbench::counters totals;
-        std::uint64_t visits = 0; // of the lock, at the end of the driver's last round
         detail::stall_log stalls;
         detail::tick_wheel<timer> wheel;
     };
@@ -226,18 +222,30 @@ class basic_per_thread_wheel {
             return arming::refused;
         }
         t.callback_ = c;
-        t.home_.store(&s, std::memory_order_release);
+        if (t.home_.load(std::memory_order_relaxed) != &s) {
+            t.home_.store(&s, std::memory_order_release);
+        }
         const bool observed = s.observed.load(std::memory_order_relaxed);
-        s.wheel.insert(t, tick_at_or_after(saturating_add(base(s, t), d)));
+        const std::uint64_t event = s.wheel.insert(t, tick_at_or_after(saturating_add(base(s, t), d)));
         ++s.totals.armed;
-        const bool earlier = t.tick < s.promised.load(std::memory_order_relaxed);
+        const bool earlier = event < s.promised.load(std::memory_order_relaxed);
         if (!earlier && observed == s.observed.load(std::memory_order_relaxed)) [[likely]] {
             return arming::done;
         }
         if (earlier) {
-            s.promised.store(t.tick, std::memory_order_relaxed);
+            s.promised.store(event, std::memory_order_relaxed);
         }
         return arming::wake;
+    }
+
+    // The same for a timer whose callback runs: it stays in the wheel that it was in, whoever arms it. No lock is held.
+    [[gnu::noinline]] arming link_again(shard& s, timer& t, duration d, callback c) {
+        if (shards_.is_mine(&s)) {
+            const detail::biased_lock::owner_guard lock{s.lock};
+            return link(s, t, d, c);
+        }
+        const std::lock_guard lock{s.lock};
+        return link(s, t, d, c);
     }
 
     // A time not before the steady clock's present one, unless the epoch that the timer is given turns out to be bad.
@@ -251,7 +259,9 @@ class basic_per_thread_wheel {
                 return begin_epoch(s, now);
             }
             t.epoch_ = s.epoch;
-            s.relied_on = true;
+            if (!s.relied_on) {
+                s.relied_on = true;
+            }
             if (!s.observed.load(std::memory_order_relaxed)) [[unlikely]] {
                 s.observed.store(true, std::memory_order_relaxed);
             }
@@ -275,17 +285,17 @@ class basic_per_thread_wheel {
     }
 
     [[nodiscard]] std::uint64_t tick_at_or_after(time_point t) const noexcept {
-        const duration since = t - zero_;
-        return since.count() <= 0 ? 0 : static_cast<std::uint64_t>(ceil_ticks(since, tick_));
+        return tick_.covering(std::max(t - zero_, duration{}));
     }
 
     [[nodiscard]] std::uint64_t tick_at_or_before(time_point t) const noexcept {
-        return static_cast<std::uint64_t>((t - zero_) / tick_);
+        return tick_.whole(t - zero_);
     }
 
     [[nodiscard]] time_point start_of(std::uint64_t tick) const noexcept {
-        const auto last = static_cast<std::uint64_t>((time_point::max() - zero_) / tick_);
-        return tick >= last ? time_point::max() : zero_ + tick_ * static_cast<std::int64_t>(tick);
+        return tick >= tick_.whole(time_point::max() - zero_)
+                   ? time_point::max()
+                   : zero_ + tick_.length() * static_cast<std::int64_t>(tick);
     }
 
     // Takes the timer out of the wheel or the list of due ones. True if it was in one.
@@ -294,7 +304,7 @@ class basic_per_thread_wheel {
         if (s == nullptr) {
             return false;
         }
-        if (s->owner == detail::thread_index::mine()) [[likely]] {
+        if (shards_.is_mine(s)) [[likely]] {
             const detail::biased_lock::owner_guard lock{s->lock};
             return unlink(*s, t);
         }
@@ -365,7 +375,6 @@ class basic_per_thread_wheel {
             next = std::min(next, promised);
             return;
         }
-        std::uint64_t mine = 1;
         s.lock.lock();
         observe(s, now, look);
         s.wheel.advance(present);
@@ -379,21 +388,14 @@ class basic_per_thread_wheel {
             s.lock.unlock();
             const bool threw = gate_.run(this, *t, t->firing_, c);
             s.lock.lock();
-            ++mine;
             s.totals.threw += threw ? 1 : 0;
         }
         const std::uint64_t event = s.wheel.next_event().value_or(never);
         s.promised.store(event, std::memory_order_relaxed);
         next = std::min(next, event);
-        if (s.wheel.size() == 0) {
+        if (event == never && !s.wheel.has_set_aside()) {
             s.stalls.clear();
         }
-        // Visitors tend to come back: the owner gets its fast way only after a whole round without any but the driver.
-        const std::uint64_t visits = s.lock.visits();
-        if (visits - s.visits == mine) {
-            s.lock.restore_bias();
-        }
-        s.visits = visits;
         s.lock.unlock();
     }
 
@@ -431,7 +433,7 @@ class basic_per_thread_wheel {
             }
             const duration excess = s.stalls.empty() ? duration{} : s.stalls.excess(t.epoch_);
             t.epoch_ = exact;
-            const std::uint64_t due = t.tick + static_cast<std::uint64_t>(ceil_ticks(excess, tick_));
+            const std::uint64_t due = t.tick + tick_.covering(excess);
             if (due > s.wheel.now()) {
                 s.wheel.insert(t, due);
                 return true;
@@ -443,7 +445,7 @@ class basic_per_thread_wheel {
     static constexpr duration publishing_slack = std::chrono::microseconds{100};
 
     Clock& clock_;
-    const duration tick_;
+    const detail::tick_length tick_;
     const time_point zero_; // tick 0
     detail::fork_guard guard_;
     mutable detail::per_thread<shard> shards_;

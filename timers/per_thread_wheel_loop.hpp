@@ -17,6 +17,7 @@
 #include "timers/detail/callback_scope.hpp"
 #include "timers/detail/list.hpp"
 #include "timers/detail/stall_log.hpp"
+#include "timers/detail/tick_length.hpp"
 #include "timers/detail/tick_wheel.hpp"
 #include "timers/service.hpp"
 
@@ -69,8 +70,8 @@ class per_thread_wheel_loop {
     ~per_thread_wheel_loop() { stop(); }
 
     [[nodiscard]] service_traits traits() const noexcept {
-        return {.resolution = tick_,
-                .latest = 2 * tick_,
+        return {.resolution = tick_.length(),
+                .latest = 2 * tick_.length(),
                 .driver = driven_by::caller_loop,
                 .arm_from = callable_from::loop_thread,
                 .cancel_from = callable_from::loop_thread,
@@ -85,10 +86,12 @@ class per_thread_wheel_loop {
         }
         t.callback_ = c;
         t.epoch_ = epoch_;
-        relied_on_ = true;
-        wheel_.insert(t, tick_at_or_after(saturating_add(cached_ + tick_, d)));
-        add_one(armed_);
-        publish_pending();
+        if (!relied_on_) {
+            relied_on_ = true;
+        }
+        wheel_.insert(t, tick_at_or_after(saturating_add(cached_ + tick_.length(), d)));
+        add(armed_, 1);
+        add(pending_, 1);
         return true;
     }
 
@@ -97,27 +100,27 @@ class per_thread_wheel_loop {
             return false;
         }
         wheel_.remove(t);
-        add_one(cancelled_);
-        publish_pending();
+        add(cancelled_, 1);
+        add(pending_, -1);
         return true;
     }
 
     std::size_t poll() {
         look_at_clock();
-        wheel_.advance(static_cast<std::uint64_t>((cached_ - zero_) / tick_));
+        wheel_.advance(tick_.whole(cached_ - zero_));
         const std::uint64_t before = fired_.load(std::memory_order_relaxed);
         while (timer* t = wheel_.pop_due()) {
             if (put_off(*t)) [[unlikely]] {
                 continue;
             }
-            add_one(fired_);
-            publish_pending();
+            add(fired_, 1);
+            add(pending_, -1);
             const detail::callback_scope scope{this, t};
             if (detail::run_guarded(t->callback_)) {
-                add_one(threw_);
+                add(threw_, 1);
             }
         }
-        if (wheel_.size() == 0) {
+        if (pending_.load(std::memory_order_relaxed) == 0) {
             stalls_.clear();
         }
         return fired_.load(std::memory_order_relaxed) - before;
@@ -142,20 +145,21 @@ class per_thread_wheel_loop {
         if (!tick) {
             return std::nullopt;
         }
-        const auto last = static_cast<std::uint64_t>((time_point::max() - zero_) / tick_);
-        return *tick >= last ? time_point::max() : zero_ + tick_ * static_cast<std::int64_t>(*tick);
+        return *tick >= tick_.whole(time_point::max() - zero_)
+                   ? time_point::max()
+                   : zero_ + tick_.length() * static_cast<std::int64_t>(*tick);
     }
 
     void stop() noexcept {
         stopped_ = true;
         wheel_.expire_all();
         while (wheel_.pop_due() != nullptr) {
-            add_one(dropped_);
+            add(dropped_, 1);
+            add(pending_, -1);
         }
-        publish_pending();
     }
 
-    /// From any thread. What is pending is the wheel's own length.
+    /// From any thread. What is pending is counted where nodes enter and leave the wheel.
     [[nodiscard]] timerbench::counters counters() const noexcept {
         const auto read = [](const counter& c) { return c.load(std::memory_order_relaxed); };
         return {.armed = read(armed_),
@@ -171,10 +175,9 @@ class per_thread_wheel_loop {
 
     static constexpr std::uint32_t exact = 0; // no poll has this number
 
-    static void add_one(counter& c) noexcept {
-        c.store(c.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
+    static void add(counter& c, int n) noexcept {
+        c.store(c.load(std::memory_order_relaxed) + static_cast<std::uint64_t>(n), std::memory_order_relaxed);
     }
-    void publish_pending() noexcept { pending_.store(wheel_.size(), std::memory_order_relaxed); }
 
     static duration checked(std::int64_t tick_ns) {
         if (tick_ns < 1'000 || tick_ns > 1'000'000'000) {
@@ -186,14 +189,13 @@ class per_thread_wheel_loop {
     }
 
     [[nodiscard]] std::uint64_t tick_at_or_after(time_point t) const noexcept {
-        const duration since = t - zero_;
-        return since.count() <= 0 ? 0 : static_cast<std::uint64_t>(ceil_ticks(since, tick_));
+        return tick_.covering(std::max(t - zero_, duration{}));
     }
 
     void look_at_clock() {
         const time_point now = clock_.now();
-        if (relied_on_ && now - cached_ > tick_) {
-            stalls_.note(epoch_, now - cached_ - tick_);
+        if (relied_on_ && now - cached_ > tick_.length()) {
+            stalls_.note(epoch_, now - cached_ - tick_.length());
         }
         epoch_ = epoch_ + 1 == exact ? exact + 1 : epoch_ + 1;
         cached_ = now;
@@ -210,7 +212,7 @@ class per_thread_wheel_loop {
         if (excess == duration{}) {
             return false;
         }
-        const std::uint64_t due = t.tick + static_cast<std::uint64_t>(ceil_ticks(excess, tick_));
+        const std::uint64_t due = t.tick + tick_.covering(excess);
         if (due <= wheel_.now()) {
             return false;
         }
@@ -219,7 +221,7 @@ class per_thread_wheel_loop {
     }
 
     Clock& clock_;
-    const duration tick_;
+    const detail::tick_length tick_;
     const time_point zero_; // tick 0
     time_point cached_;     // what the last poll read
     std::uint32_t epoch_ = exact + 1;

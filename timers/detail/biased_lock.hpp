@@ -4,19 +4,20 @@
 // memory accesses, no atomic read-modify-write. Another thread first takes an ordinary spin lock, then revokes the bias: it
 // raises its flag, makes the kernel run a memory barrier on every core that runs a thread of this process (membarrier), and waits
 // until the owner is outside. After that barrier either the owner has seen the flag and uses the spin lock like everybody
-// else, or the others see the owner inside. `restore_bias` gives the fast way back to the owner.
+// else, or the others see the owner inside. Once it has entered often enough with no visitor in between, the owner takes its fast
+// way back.
 //
 // What it costs. Biased owner: about 1 ns for a pair. Revoked: a spin lock pair for everybody. Revoking: one system call of
 // about 500 ns, which interrupts the other cores briefly. Where membarrier is not to be had the bias is off for good.
 //
-// What it is bad at. Owner and others alternating: each change of hands costs a system call. Whoever restores the bias should do so only
-// after a while without visitors; `visits` tells.
+// What it is bad at. A visitor every few hundred entries of the owner, which then pays for the spin lock or the revocation most of the
+// time: at worst about twice what a spin lock alone would cost, because the bias comes back only when the spin locks paid since the last
+// visit have cost as much as a revocation.
 #pragma once
 
 #include "timers/detail/spin_lock.hpp"
 
 #include <atomic>
-#include <cstdint>
 #include <linux/membarrier.h>
 #include <sys/syscall.h>
 #include <thread>
@@ -36,7 +37,7 @@ class biased_lock {
       public:
         explicit owner_guard(biased_lock& lock) noexcept : lock_{lock}, shared_{!lock.enter_biased()} {
             if (shared_) [[unlikely]] {
-                lock_.spin_.lock();
+                lock_.enter_shared();
             }
         }
         owner_guard(const owner_guard&) = delete;
@@ -58,7 +59,7 @@ class biased_lock {
 
     void lock() noexcept {
         spin_.lock();
-        ++visits_;
+        entries_since_visit_ = 0;
         if (!revoked_.load(std::memory_order_relaxed)) {
             revoke();
         }
@@ -66,15 +67,11 @@ class biased_lock {
 
     void unlock() noexcept { spin_.unlock(); }
 
-    /// The number of times anybody took the lock by `lock`. The caller holds it so.
-    [[nodiscard]] std::uint64_t visits() const noexcept { return visits_; }
+    /// Whether the owner has its fast way now. Any thread; for tests and figures.
+    [[nodiscard]] bool biased() const noexcept { return !revoked_.load(std::memory_order_relaxed); }
 
-    /// Gives the fast way back to the owner. The caller holds the lock by `lock`.
-    void restore_bias() noexcept {
-        if (barrier_available()) {
-            revoked_.store(false, std::memory_order_release);
-        }
-    }
+    /// Entries of the owner without a visit after which the fast way comes back.
+    static constexpr unsigned entries_until_biased = 256;
 
   private:
     [[nodiscard]] bool enter_biased() noexcept {
@@ -86,6 +83,15 @@ class biased_lock {
         }
         inside_.store(false, std::memory_order_release);
         return false;
+    }
+
+    // The owner holds no flag. Giving the bias back is safe under the spin lock: a visitor takes that first and then sees it.
+    [[gnu::noinline]] void enter_shared() noexcept {
+        spin_.lock();
+        if (++entries_since_visit_ >= entries_until_biased && barrier_available()) {
+            entries_since_visit_ = 0;
+            revoked_.store(false, std::memory_order_relaxed);
+        }
     }
 
     void revoke() noexcept {
@@ -108,9 +114,10 @@ class biased_lock {
 
     // Written by the owner only, read by whoever revokes. The release of a leave pairs with the acquire of that read.
     std::atomic<bool> inside_{false};
-    // Written with spin_ held, read by the owner. The release of `restore_bias` pairs with the owner's acquire.
+    // Written with spin_ held: true by visitors, false by the owner, who also reads it without. The owner's own store gives it nothing
+    // to acquire that the spin lock has not; a visitor's store is ordered by the barrier.
     std::atomic<bool> revoked_;
-    std::uint64_t visits_ = 0; // guarded by spin_
+    unsigned entries_since_visit_ = 0; // guarded by spin_
     spin_lock spin_;
 };
 

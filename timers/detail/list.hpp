@@ -16,7 +16,7 @@ struct [[gnu::may_alias]] list_link {
     void unlink() noexcept {
         prev->next = next;
         next->prev = prev;
-        prev = next = nullptr;
+        next = nullptr; // says that it is unlinked; prev is left as it is
     }
 };
 

@@ -38,21 +38,15 @@ class tick_wheel {
     /// The last tick that was served.
     [[nodiscard]] tick_type now() const noexcept { return now_; }
 
-    /// Nodes linked now, due ones included.
-    [[nodiscard]] std::size_t size() const noexcept { return size_; }
-
-    /// Links an unlinked node to be served at `tick`, or at the next tick if that has been served already.
-    void insert(Node& node, tick_type tick) noexcept {
+    /// Links an unlinked node to be served at `tick`, or at the next tick if that has been served already. Returns the first tick
+    /// at which the wheel must advance because of it: its own, or the one at which its slot is moved down.
+    tick_type insert(Node& node, tick_type tick) noexcept {
         node.tick = std::max(tick, now_ + 1);
-        place(node);
-        ++size_;
+        return place(node);
     }
 
     /// Unlinks a node that is in the wheel, due or not.
-    void remove(Node& node) noexcept {
-        node.unlink();
-        --size_;
-    }
+    static void remove(Node& node) noexcept { node.unlink(); }
 
     /// Moves on to `tick`; all nodes up to then become due, earlier ticks first. A tick that was served already does nothing.
     void advance(tick_type tick) noexcept {
@@ -98,10 +92,9 @@ class tick_wheel {
     [[nodiscard]] bool has_due() const noexcept { return !due_.empty(); }
 
     /// Links a node that was just popped into a list of its own, its tick unchanged, until `take_back`.
-    void set_aside(Node& node) noexcept {
-        aside_.push_back(node);
-        ++size_;
-    }
+    void set_aside(Node& node) noexcept { aside_.push_back(node); }
+
+    [[nodiscard]] bool has_set_aside() const noexcept { return !aside_.empty(); }
 
     /// Makes what was set aside due again.
     void take_back() noexcept { due_.splice_back(aside_); }
@@ -120,7 +113,7 @@ class tick_wheel {
         due_.splice_back(aside_);
     }
 
-    /// Counts what is linked by walking every list, Linear; for tests and for counters that must not
+    /// Counts what is linked, due nodes included, by walking every list. Linear; for tests and for counters that must not
     /// derive one figure from another.
     [[nodiscard]] std::size_t count() const noexcept {
         std::size_t n = due_.size() + aside_.size() + beyond_.size();
@@ -138,9 +131,6 @@ class tick_wheel {
     /// The next tick at which a slot must be served or moved down; empty when nothing lies ahead. Earlier than the earliest
     /// node's tick only by the way that node still has to come down through the levels.
     [[nodiscard]] std::optional<tick_type> next_event() noexcept {
-        if (size_ == 0) {
-            return std::nullopt;
-        }
         tick_type next = never;
         if (const auto slot = next_occupied_0()) {
             next = *slot;
@@ -151,7 +141,7 @@ class tick_wheel {
             }
         }
         if (!beyond_.empty()) {
-            next = std::min(next, ((now_ >> bits_all) + 1) << bits_all);
+            next = std::min(next, beyond_moves_at());
         }
         return next == never ? std::nullopt : std::optional{next};
     }
@@ -168,25 +158,41 @@ class tick_wheel {
     static constexpr tick_type mask(unsigned bits) noexcept { return (tick_type{1} << bits) - 1; }
     static constexpr unsigned shift(unsigned level) noexcept { return bits_0 + (level - 1) * bits_n; }
 
-    void place(Node& node) noexcept {
+    // Sets the bit of a slot and tells whether it was clear. A set bit is not written again: in a busy wheel that is nearly every time,
+    // and stores that wait behind a cache miss are what limits it.
+    static bool mark(std::uint64_t& word, std::size_t slot) noexcept {
+        const std::uint64_t bit = std::uint64_t{1} << (slot % 64);
+        if ((word & bit) != 0) [[likely]] {
+            return false;
+        }
+        word |= bit;
+        return true;
+    }
+
+    // Returns the tick at which the slot is served or moved down.
+    tick_type place(Node& node) noexcept {
         const tick_type distance = node.tick - now_;
         if (distance < slots_0) [[likely]] {
             const std::size_t slot = node.tick & mask(bits_0);
             level_0_[slot].push_back(node);
-            words_0_[slot / 64] |= std::uint64_t{1} << (slot % 64);
-            summary_0_ |= std::uint64_t{1} << (slot / 64);
-            return;
+            if (mark(words_0_[slot / 64], slot)) {
+                mark(summary_0_, slot / 64);
+            }
+            return node.tick;
         }
         for (unsigned level = 1; level <= upper_levels; ++level) {
             if (distance < tick_type{1} << (shift(level) + bits_n)) {
                 const std::size_t slot = (node.tick >> shift(level)) & mask(bits_n);
                 upper_[level - 1][slot].push_back(node);
-                words_n_[level - 1][slot / 64] |= std::uint64_t{1} << (slot % 64);
-                return;
+                mark(words_n_[level - 1][slot / 64], slot);
+                return node.tick >> shift(level) << shift(level);
             }
         }
         beyond_.push_back(node);
+        return beyond_moves_at();
     }
+
+    [[nodiscard]] tick_type beyond_moves_at() const noexcept { return ((now_ >> bits_all) + 1) << bits_all; }
 
     // now_ stands at the start of a slot of level 1, and maybe of the levels above: their nodes move down, the widest first.
     void cascade() noexcept {
@@ -273,7 +279,6 @@ class tick_wheel {
     }
 
     tick_type now_ = 0;
-    std::size_t size_ = 0;
     bool from_back_ = false; // where pop_due took the last one
     std::uint64_t summary_0_ = 0;
     std::array<std::uint64_t, slots_0 / 64> words_0_{};

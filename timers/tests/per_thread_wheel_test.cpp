@@ -149,6 +149,38 @@ TEST(per_thread_wheel, the_driver_never_wakes_for_timers_that_were_cancelled_bef
     EXPECT_TRUE(c.balanced());
 }
 
+// A manual clock that counts how often a driver is woken.
+struct watched_time : manual_time {
+    static inline std::atomic<unsigned> wakes{0};
+    class parker : public manual_time::parker {
+      public:
+        explicit parker(watched_time& clock) : manual_time::parker{clock} {}
+        void wake() {
+            ++wakes;
+            manual_time::parker::wake();
+        }
+    };
+};
+
+// Far away a slot is wide: the driver was promised for its beginning, and an earlier deadline within it changes nothing.
+TEST(per_thread_wheel, ever_earlier_deadlines_far_out_wake_the_driver_once_a_slot) {
+    watched_time clock;
+    per_thread_wheel_steady<watched_time> s{clock};
+    fire_log log{&clock, {}};
+    std::deque<per_thread_wheel_steady<watched_time>::timer> timers;
+    ASSERT_TRUE(s.arm(timers.emplace_back(s), 1h, log.cb()));
+    watched_time::wakes = 0;
+    for (int i = 0; i < 4'000; ++i) {
+        ASSERT_TRUE(s.arm(timers.emplace_back(s), 60s - 1ms * i, log.cb()));
+    }
+    EXPECT_LE(watched_time::wakes, 2U);
+    EXPECT_GE(watched_time::wakes, 1U);
+    clock.advance(60s - 1ms * 3'999);
+    EXPECT_GE(log.at.size(), 1U) << "and the earliest of them is not late";
+    clock.advance(4s);
+    EXPECT_EQ(log.at.size(), 4'000U);
+}
+
 TEST(per_thread_wheel, refuses_a_tick_out_of_range) {
     manual_time clock;
     EXPECT_THROW((per_thread_wheel<manual_time>{clock, {.tick_ns = 999}}), std::invalid_argument);
@@ -156,7 +188,32 @@ TEST(per_thread_wheel, refuses_a_tick_out_of_range) {
     EXPECT_THROW((per_thread_wheel_loop<manual_time>{clock, {.tick_ns = 0}}), std::invalid_argument);
 }
 
-// Owner, visitors and a restored bias again and again: the plain counter is the witness.
+TEST(biased_lock, gives_the_owner_its_fast_way_back_after_enough_entries_without_a_visit) {
+    detail::biased_lock lock;
+    if (!lock.biased()) {
+        GTEST_SKIP() << "there is no membarrier here";
+    }
+    const auto enter = [&lock](unsigned times) {
+        for (unsigned i = 0; i < times; ++i) {
+            const detail::biased_lock::owner_guard guard{lock};
+        }
+    };
+    const auto visit = [&lock] {
+        lock.lock();
+        lock.unlock();
+    };
+    visit();
+    EXPECT_FALSE(lock.biased());
+    enter(detail::biased_lock::entries_until_biased - 1);
+    EXPECT_FALSE(lock.biased());
+    visit();
+    enter(detail::biased_lock::entries_until_biased - 1);
+    EXPECT_FALSE(lock.biased()) << "a visit starts the count anew";
+    enter(1);
+    EXPECT_TRUE(lock.biased());
+}
+
+// Owner, visitors and a bias that comes back again and again: the plain counter is the witness.
 TEST(biased_lock, excludes_the_owner_and_visitors_from_each_other) {
     detail::biased_lock lock;
     std::uint64_t guarded = 0;
@@ -167,10 +224,10 @@ TEST(biased_lock, excludes_the_owner_and_visitors_from_each_other) {
             lock.lock();
             ++guarded;
             ++visits;
-            if (i % 3 == 0) {
-                lock.restore_bias();
-            }
             lock.unlock();
+            for (int patience = 0; i % 16 == 0 && !lock.biased() && patience < 100'000; ++patience) {
+                std::this_thread::yield();
+            }
         }
         done.store(true);
     }};
