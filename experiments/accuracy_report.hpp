@@ -92,7 +92,6 @@ struct seen_place {
     figures lag_figures;
     std::vector<duration> phases;
     std::uint64_t missing = 0;
-    std::uint64_t late_arms = 0;
     std::uint64_t waves = 0;
     double pairs_a_second = 0; // the slowest wave's
     std::string wrong;
@@ -125,7 +124,6 @@ class accuracy_report {
             place.phases.push_back(o.phase);
         }
         place.missing += wave.missing;
-        place.late_arms += wave.late_arms;
         place.pairs_a_second =
             place.waves == 0 ? wave.pairs_a_second : std::min(place.pairs_a_second, wave.pairs_a_second);
         ++place.waves;
@@ -161,16 +159,10 @@ class accuracy_report {
     [[nodiscard]] bool limit(const std::string& service) const { return facts_.at(service).is_limit; }
 
     [[nodiscard]] harness::json point_of(surroundings where, std::size_t which) const {
-        if (where == surroundings::one_slot) {
-            return {{"environment", name_of(where)}, {"events", plan_.herd}};
-        }
         return {{"environment", name_of(where)}, {"duration_ms", plan_.durations[which].count() / 1'000'000}};
     }
 
-    [[nodiscard]] std::vector<std::size_t> indices_of(surroundings where) const {
-        if (where == surroundings::one_slot) {
-            return {herd_index};
-        }
+    [[nodiscard]] std::vector<std::size_t> indices() const {
         std::vector<std::size_t> all(plan_.durations.size());
         for (std::size_t i = 0; i < all.size(); ++i) {
             all[i] = i;
@@ -180,7 +172,7 @@ class accuracy_report {
 
     void rows_of(const std::string& service, surroundings where) {
         seen_place& place = places_[{service, where}];
-        for (const std::size_t which : indices_of(where)) {
+        for (const std::size_t which : indices()) {
             seen_series& s = place.by_duration[which];
             s.started_figures = figures_of(s.started);
             s.resumed_figures = figures_of(s.resumed);
@@ -205,13 +197,11 @@ class accuracy_report {
             one("callback_start", s.started, s.started_figures);
             if (!limit(service)) {
                 one("task_resumption", s.resumed, s.resumed_figures);
-                if (where != surroundings::one_slot) {
-                    exact(service, where, which, "task_resumption_from_intended", s.from_intended_figures);
-                }
+                exact(service, where, which, "task_resumption_from_intended", s.from_intended_figures);
             }
         }
         place.lag_figures = figures_of(place.lag);
-        if (!limit(service) && where != surroundings::one_slot) {
+        if (!limit(service)) {
             harness::row row;
             row.service = service;
             row.case_point = {{"environment", name_of(where)}};
@@ -253,11 +243,6 @@ class accuracy_report {
         if (place.missing > 0) {
             cell.notes.push_back(std::to_string(place.missing) + " events never came");
         }
-        if (place.late_arms > 0) {
-            cell.notes.push_back(
-                std::to_string(place.late_arms) +
-                " arms came after the common deadline: the service arms too slowly for this many");
-        }
         return cell;
     }
 
@@ -280,7 +265,7 @@ class accuracy_report {
         std::size_t reached = 0;
         for (const surroundings where :
              {surroundings::idle, surroundings::cores_busy, surroundings::service_busy}) {
-            for (const std::size_t which : indices_of(where)) {
+            for (const std::size_t which : indices()) {
                 const figures& f = places_[{service, where}].by_duration[which].started_figures;
                 cells += f.n > 0 ? 1 : 0;
                 reached += f.n > 0 && f.p90 <= bound_of(service, where, which) ? 1 : 0;
@@ -342,39 +327,35 @@ class accuracy_report {
     }
 
     void print_lateness(surroundings where) {
-        const bool herd = where == surroundings::one_slot;
         std::string title = "Lateness, environment " + std::string{name_of(where)};
         title += where == surroundings::idle         ? ": nothing else runs"
                  : where == surroundings::cores_busy ? ": one burning thread per core"
-                 : where == surroundings::service_busy
-                     ? ": " + std::to_string(plan_.pairs_a_second) +
-                           " arm + cancel pairs a second on the same service"
-                     : ": " + std::to_string(plan_.herd) + " timers with one deadline";
-        harness::text_table table{
-            title,
-            {{"asked", "ms"},
-             {"service", "", harness::align::left},
-             {"events", "n"},
-             {"callback min", "ms"},
-             {"p10", "ms"},
-             {"p50", "ms"},
-             {"p90", "ms"},
-             {"p99", "ms"},
-             {"p99.9", "ms"},
-             {"max", "ms"},
-             {"early", "n"},
-             {"task p50", "ms"},
-             {"p90", "ms"},
-             {"p99", "ms"},
-             {"max", "ms"},
-             {herd ? "" : "callback p90 <=", herd ? "" : "latest + limit p90", harness::align::left}}};
-        for (const std::size_t which : indices_of(where)) {
+                                                     : ": " + std::to_string(plan_.pairs_a_second) +
+                                                           " arm + cancel pairs a second on the same service";
+        harness::text_table table{title,
+                                  {{"asked", "ms"},
+                                   {"service", "", harness::align::left},
+                                   {"events", "n"},
+                                   {"callback min", "ms"},
+                                   {"p10", "ms"},
+                                   {"p50", "ms"},
+                                   {"p90", "ms"},
+                                   {"p99", "ms"},
+                                   {"p99.9", "ms"},
+                                   {"max", "ms"},
+                                   {"early", "n"},
+                                   {"task p50", "ms"},
+                                   {"p90", "ms"},
+                                   {"p99", "ms"},
+                                   {"max", "ms"},
+                                   {"callback p90 <=", "latest + limit p90", harness::align::left}}};
+        for (const std::size_t which : indices()) {
             for (const std::string& service : order_) {
                 seen_place& place = places_[{service, where}];
                 const seen_series& s = place.by_duration[which];
                 const figures& f = s.started_figures;
                 std::vector<harness::table_cell> cells{
-                    harness::text(herd ? "" : std::to_string(plan_.durations[which].count() / 1'000'000)),
+                    harness::text(std::to_string(plan_.durations[which].count() / 1'000'000)),
                     name_cell(service, place)};
                 if (f.n == 0 || !place.wrong.empty()) {
                     cells.push_back(harness::absent(why_none(place)));
@@ -390,7 +371,7 @@ class accuracy_report {
                 for (const double value : {r.p50, r.p90, r.p99, r.max}) {
                     cells.push_back(limit(service) ? harness::text("") : ms(value));
                 }
-                if (!herd && !limit(service)) {
+                if (!limit(service)) {
                     const double bound = bound_of(service, where, which);
                     cells.push_back(harness::text((f.p90 <= bound ? "reached: " : "missed: ") +
                                                   ms_text(f.p90) + " / " + ms_text(bound)));
@@ -401,11 +382,9 @@ class accuracy_report {
         table.add_note(
             "callback: start of the callback. task: the executor polls the task that waited. Both from the "
             "harness's own reading just before the arm.");
-        if (!herd) {
-            table.add_note("latest: the latest start by construction, from the traits; for a slotted service "
-                           "one slot. p99.9 of fewer than "
-                           "10 000 events rests on a handful of them.");
-        }
+        table.add_note("latest: the latest start by construction, from the traits; for a slotted service "
+                       "one slot. p99.9 of fewer than "
+                       "10 000 events rests on a handful of them.");
         table.add_note(std::string{limit_name} +
                        ": one thread that knows the same deadlines beforehand and sleeps until each, "
                        "absolute, slack 1 ns.");

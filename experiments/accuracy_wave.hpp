@@ -35,9 +35,9 @@ namespace timerbench::experiments {
 
 using namespace std::chrono_literals;
 
-enum class surroundings { idle, cores_busy, service_busy, one_slot };
+enum class surroundings { idle, cores_busy, service_busy };
 inline constexpr surroundings all_surroundings[] = {surroundings::idle, surroundings::cores_busy,
-                                                    surroundings::service_busy, surroundings::one_slot};
+                                                    surroundings::service_busy};
 
 [[nodiscard]] inline const char* name_of(surroundings s) noexcept {
     switch (s) {
@@ -47,8 +47,6 @@ inline constexpr surroundings all_surroundings[] = {surroundings::idle, surround
         return "cores_busy";
     case surroundings::service_busy:
         return "service_busy";
-    case surroundings::one_slot:
-        return "one_slot";
     }
     return "";
 }
@@ -56,7 +54,6 @@ inline constexpr surroundings all_surroundings[] = {surroundings::idle, surround
 struct wave_plan {
     std::vector<duration> durations{1ms, 5ms, 10ms, 25ms, 100ms};
     std::uint64_t events = 2'000;       ///< of each duration
-    std::uint64_t herd = 50'000;        ///< events with one common deadline in `one_slot`
     std::uint64_t stall_ms = 0;         ///< the arming thread stands still so long in the middle of the wave
     std::uint64_t samples_kept = 2'000; ///< values of each row that go into the JSON
     std::size_t workers = 2;
@@ -69,8 +66,6 @@ struct wave_plan {
 };
 
 inline constexpr duration phase_width = 10ms; ///< over which arming phases are spread and tested
-inline constexpr duration herd_after = 450ms; ///< the common deadline of `one_slot`, from the wave's start
-inline constexpr std::size_t herd_index = 1'000;
 inline constexpr std::size_t warm_up_index = 1'001;
 
 /// One intended arm: when, counted from the wave's start, and the index of its duration.
@@ -100,11 +95,6 @@ struct intention {
     return all;
 }
 
-/// All at once, for one common deadline.
-[[nodiscard]] inline std::vector<intention> make_herd(const wave_plan& plan) {
-    return std::vector<intention>(plan.herd, intention{plan.lead, herd_index});
-}
-
 struct observation {
     std::size_t which = 0;
     duration lag{};     ///< own reading minus intended time
@@ -117,10 +107,9 @@ struct wave_result {
     std::vector<observation> events;
     std::uint64_t missing = 0;
     std::uint64_t refused = 0;
-    std::uint64_t pairs = 0;     ///< arm + cancel pairs that the load made
-    std::uint64_t late_arms = 0; ///< arms that came after the deadline that all share
-    double pairs_a_second = 0;   ///< over the time that the load ran
-    std::string wrong;           ///< why the wave must not be used; empty: it may
+    std::uint64_t pairs = 0;   ///< arm + cancel pairs that the load made
+    double pairs_a_second = 0; ///< over the time that the load ran
+    std::string wrong;         ///< why the wave must not be used; empty: it may
 };
 
 inline void sleep_until(time_point t) noexcept {
@@ -203,15 +192,11 @@ class event : public harness::task {
           which_{which},
           ended_{ended} {}
 
-    /// Before the wave begins. `common`: the deadline that all share, else the end of time.
-    void intend(time_point at, time_point common) noexcept {
-        intended_ = at;
-        common_ = common;
-    }
+    /// Before the wave begins.
+    void intend(time_point at) noexcept { intended_ = at; }
     [[nodiscard]] time_point intended() const noexcept { return intended_; }
     [[nodiscard]] std::size_t which() const noexcept { return which_; }
     [[nodiscard]] bool refused() const noexcept { return refused_; }
-    [[nodiscard]] bool armed_too_late() const noexcept { return own_reading_ > common_; }
 
     /// Once finished.
     [[nodiscard]] observation seen() const noexcept {
@@ -225,11 +210,7 @@ class event : public harness::task {
         const time_point reading = steady_time::now();
         auto& me = static_cast<event&>(self);
         const bool first = !me.nap_;
-        if (first && me.common_ != time_point::max()) {
-            me.own_reading_ = reading;
-            me.duration_ = me.common_ - reading;
-            me.nap_.emplace(me.service_, me.duration_);
-        } else if (first) {
+        if (first) {
             me.nap_.emplace(me.service_, me.duration_);
             me.own_reading_ = steady_time::now();
         } else {
@@ -255,7 +236,6 @@ class event : public harness::task {
     std::size_t which_;
     std::atomic<std::uint64_t>& ended_; // both workers count; the main thread reads it for progress only
     time_point intended_{};
-    time_point common_ = time_point::max();
     // Written by the polling side, but for `started_`, which the driver writes before its wake.
     time_point own_reading_{};
     time_point started_{};
@@ -402,9 +382,8 @@ template <class Entry>
     }
 
     const time_point start = steady_time::now() + 5ms;
-    const time_point common = where == surroundings::one_slot ? start + herd_after : time_point::max();
     for (std::size_t i = 0; i < events.size(); ++i) {
-        events[i].intend(start + schedule[i].offset, common);
+        events[i].intend(start + schedule[i].offset);
         executor->adopt(events[i], i % plan.workers);
     }
     for (auto& g : generators) {
@@ -486,7 +465,6 @@ template <class Entry>
             ++result.refused;
         } else if (e.which() != warm_up_index) {
             result.events.push_back(e.seen());
-            result.late_arms += e.armed_too_late() ? 1 : 0;
         }
     }
     const counters quiet = team.counters();
@@ -522,11 +500,8 @@ template <class Wait>
     };
     std::vector<deadline> deadlines;
     for (const intention& i : schedule) {
-        const bool herd = i.which == herd_index;
         deadlines.push_back(
-            {herd ? start + herd_after
-                  : start + i.offset + (i.which < plan.durations.size() ? plan.durations[i.which] : 1ms),
-             i.which});
+            {start + i.offset + (i.which < plan.durations.size() ? plan.durations[i.which] : 1ms), i.which});
     }
     std::sort(deadlines.begin(), deadlines.end(),
               [](const deadline& a, const deadline& b) { return a.at < b.at; });

@@ -1,6 +1,6 @@
 // How late does a timeout fire, and is it ever early?
 //
-// Each wave makes one service and arms, over 0.9 s, 2 000 timers of 1, 5, 10, 25 and 100 ms each, at times spread evenly over any slot,
+// Each wave makes one service and arms, over 0.9 s (with --quick 0.6 s), 2 000 timers of 1, 5, 10, 25 and 100 ms each, at times spread evenly over any slot,
 // so that some hundred timers are in flight at any moment. Measured are single events, two figures each: the start of
 // the callback, and the moment at which an executor polls the task that waited, both minus (the harness's own clock
 // reading just before the arm + duration). There is no timed region around batches: what lies between the two readings is
@@ -11,9 +11,8 @@
 // the caller's loop drives there are two loops, and each loop's thread arms its half between two passes.
 //
 // Environments: idle; cores_busy, with one burning thread per core; service_busy, with 100 000 arm + cancel pairs a second on
-// the same service (from another thread, or between the passes of a loop), in bursts of 1 ms; and one_slot, 50 000 timers with one
-// common deadline, for a service whose driver meets them all at once. The bare row limit/clock_nanosleep sleeps
-// until the same deadlines, known beforehand, in each environment: what no service on this machine can beat.
+// the same service (from another thread, or between the passes of a loop), in bursts of 1 ms. The bare row limit/clock_nanosleep
+// sleeps until the same deadlines, known beforehand, in each environment: what no service on this machine can beat.
 //
 // Waves of all services and environments run in random order, one service alive at a time. Each begins with some events that
 // are not recorded. Nobody may be early but services whose traits say so, within those traits.
@@ -41,7 +40,6 @@ int run(int argc, char** argv) {
     parser.add_number("--rounds", rounds, 0, 1'000,
                       "waves of each service in each environment; 0: 3, with --quick 1");
     parser.add_number("--events", plan.events, 20, 20'000, "timers of each duration in a wave");
-    parser.add_number("--herd", plan.herd, 1, 1'000'000, "timers with one common deadline");
     parser.add_number("--keep", plan.samples_kept, 2, 1'000'000,
                       "values of each row in the JSON; evenly spaced order statistics where there are more");
     parser.add_number(
@@ -53,6 +51,7 @@ int run(int argc, char** argv) {
     if (rounds == 0) {
         rounds = opts.pick(3U, 1U);
     }
+    plan.span = opts.pick(plan.span, duration{600ms});
 
     const harness::interrupt_guard interrupts;
     harness::report out("accuracy", opts, harness::environment::capture());
@@ -66,7 +65,6 @@ int run(int argc, char** argv) {
     out.parameter("rounds", rounds);
     out.parameter("durations_ms", durations);
     out.parameter("events_per_duration_and_wave", plan.events);
-    out.parameter("herd", plan.herd);
     out.parameter("stall_ms", plan.stall_ms);
     out.parameter("workers", plan.workers);
     out.parameter("pairs_a_second", plan.pairs_a_second);
@@ -84,7 +82,6 @@ int run(int argc, char** argv) {
             }
         }
     }
-    const std::vector<intention> herd = make_herd(plan);
 
     ledger books;
     accuracy_report lines{out, plan};
@@ -97,8 +94,7 @@ int run(int argc, char** argv) {
         for (const surroundings where : all_surroundings) {
             for (std::uint64_t round = 0; round < rounds; ++round) {
                 waves.add(name, [&, name = name, run = run, where, round] {
-                    const bool together = where == surroundings::one_slot;
-                    lines.add(name, where, run(plan, where, together ? herd : schedules[round]));
+                    lines.add(name, where, run(plan, where, schedules[round]));
                 });
             }
         }
@@ -108,27 +104,9 @@ int run(int argc, char** argv) {
         const service_traits traits = Entry::make()->traits();
         lines.know(name, {.traits = traits});
         for (const surroundings where : all_surroundings) {
-            const bool together = where == surroundings::one_slot;
-            if (together && traits.most_durations > 0) {
-                lines.skip(name, where,
-                           "one deadline armed at many moments takes as many durations, and the service is "
-                           "made for " +
-                               std::to_string(traits.most_durations));
-                continue;
-            }
-            if (together && opts.quick) {
-                lines.skip(name, where, "left out of a quick run; bench_herd looks at it more closely");
-                continue;
-            }
-            if (together && traits.most_timers > 0 && traits.most_timers < plan.herd) {
-                lines.skip(name, where,
-                           "holds at most " + std::to_string(traits.most_timers) + " timers at a time here");
-                continue;
-            }
             for (std::uint64_t round = 0; round < rounds; ++round) {
-                waves.add(name + ", " + name_of(where), [&, name, where, together, round] {
-                    const auto& schedule = together ? herd : schedules[round];
-                    lines.add(name, where, run_wave<Entry>(plan, where, schedule, books));
+                waves.add(name + ", " + name_of(where), [&, name, where, round] {
+                    lines.add(name, where, run_wave<Entry>(plan, where, schedules[round], books));
                 });
             }
         }

@@ -102,7 +102,7 @@ class herd_report {
   private:
     [[nodiscard]] bool floor(const std::string& service) const { return service == floor_entry::name; }
     [[nodiscard]] json point(const herd_case& c) const {
-        return {{"case", c.name}, {"timers", c.timers}, {"slow_callback_us", c.slow / 1us}};
+        return {{"kind", c.name}, {"timers", c.timers}, {"slow_callback_us", c.slow / 1us}};
     }
 
     void add_rows(const std::string& service, const herd_case& c) {

@@ -287,36 +287,37 @@ def scaling(runs: Runs, timers: str = "own") -> Picture:
 # --- lateness ---
 
 ENVIRONMENTS = {"idle": "idle machine", "cores_busy": "every core busy", "service_busy": "service busy with others",
-                "one_slot": "all due at once"}
+                "herd": "all due at once", "slow_callback": "one slow callback among them"}
 QUANTILES = np.unique(np.concatenate([np.linspace(0, 1, 31), [0.005, 0.01, 0.1, 0.5, 0.9, 0.985, 0.99, 0.995, 0.999]]))
 
 
 @or_sentence
-def lateness(runs: Runs, environments: tuple[str, ...] = ("idle", "cores_busy", "service_busy"), duration_ms: int = 10,
-             name: str = "lateness") -> Picture:
-    """How late callbacks start: the share of timers that are no later than x."""
-    having = runs.having("accuracy")
-    frame = select(runs.frame("accuracy"), metric="callback_start")
+def lateness(runs: Runs, experiment: str = "accuracy", name: str = "lateness") -> Picture:
+    """How late callbacks start: the share of timers that are no later than x. Of accuracy, its surroundings; of herd, its cases."""
+    key, environments, prefer = {"accuracy": ("environment", ("idle", "cores_busy", "service_busy"), [("duration_ms", 10)]),
+                                 "herd": ("kind", ("herd", "slow_callback"), [])}[experiment]
+    having = runs.having(experiment)
+    frame = select(runs.frame(experiment), metric="callback_start")
     columns = []
     for run in having:
         for environment in environments:
-            rows = select(frame, run=run.label, environment=environment)
-            case = best_case(rows, [("duration_ms", duration_ms)])
+            rows = select(frame, run=run.label, **{key: environment})
+            case = best_case(rows, prefer)
             if case is not None:
                 columns.append((run, environment, case, select(rows, case=case)))
     services = runs.palette.sort(name for _, _, _, rows in columns for name in measured(rows)["service"])
     if not services:
-        raise Missing(f"No picture: the reports of accuracy have no rows callback_start in {', '.join(environments)}.")
+        raise Missing(f"No picture: the reports of {experiment} have no rows callback_start in {', '.join(environments)}.")
     panels = runs.palette.panels(services)
     headings = []
     for run, environment, case, _ in columns:
         values = json.loads(case)
         length = f", {duration_text(values['duration_ms'])}" if "duration_ms" in values else \
-            f", {plain(values['events'])} timers" if "events" in values else ""
-        headings.append(heading(having, run, "accuracy", ENVIRONMENTS.get(environment, environment.replace("_", " ")) + length))
+            f", {plain(values['timers'])} timers" if "timers" in values else ""
+        headings.append(heading(having, run, experiment, ENVIRONMENTS.get(environment, environment.replace("_", " ")) + length))
     title = "Lateness of the callback: share of timers that are no later than x"
     sheet = Sheet(len(panels), len(columns), row_height=1.35, column_width=2.75 if len(columns) > 1 else 4.6, key_width=2.75,
-                  title=title, lines=head_lines(having, "accuracy"), bottom=0.55,
+                  title=title, lines=head_lines(having, experiment), bottom=0.55,
                   heading_lines=max(text.count("\n") + 1 for text in headings))
     extremes, tags = [0.0, 0.0], {}
     curves = {}
@@ -339,7 +340,7 @@ def lateness(runs: Runs, environments: tuple[str, ...] = ("idle", "cores_busy", 
             axes.axvline(0, color=ALERT, linewidth=0.8, zorder=1)
             axes.axvspan(-1e9, 0, color=ALERT, alpha=0.06, zorder=0, linewidth=0)
             if row == 0:
-                column_title(axes, run, "accuracy", headings[number])
+                column_title(axes, run, experiment, headings[number])
                 axes.annotate("early", (0, 0.96), xytext=(-3, 0), textcoords="offset points", xycoords=("data", "axes fraction"), fontsize=7,
                               color=ALERT, ha="right", va="top")
             if number == 0:
@@ -359,7 +360,7 @@ def lateness(runs: Runs, environments: tuple[str, ...] = ("idle", "cores_busy", 
     first.set_ylim(-0.03, 1.03)
     first.yaxis.set_major_locator(FixedLocator([0, 0.25, 0.5, 0.75, 1]))
     first.yaxis.set_major_formatter(FuncFormatter(plain))
-    return finish(sheet, name, title, [*runs.without("accuracy"), *(text for _, _, _, rows in columns for text in reasons(rows, having))])
+    return finish(sheet, name, title, [*runs.without(experiment), *(text for _, _, _, rows in columns for text in reasons(rows, having))])
 
 
 # --- soak ---
