@@ -1,0 +1,3 @@
+module timerbench/originals
+
+go 1.23.0
