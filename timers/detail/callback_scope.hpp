@@ -25,6 +25,9 @@ class callback_scope {
     /// The timer whose callback this is; null once it was destroyed in there.
     [[nodiscard]] const void* timer() const noexcept { return timer_; }
 
+    /// Whether the calling thread is inside a callback of any service.
+    [[nodiscard]] static bool inside_any() noexcept { return innermost() != nullptr; }
+
     /// Whether the calling thread is inside any callback of `owner`.
     [[nodiscard]] static bool inside(const void* owner) noexcept {
         for (const callback_scope* s = innermost(); s != nullptr; s = s->outer_) {
