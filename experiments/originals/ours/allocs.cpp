@@ -1,0 +1,10 @@
+#include "experiments/originals/common/arm_cancel.hpp"
+#include "experiments/originals/ours/systems.hpp"
+
+namespace timerbench::originals {
+
+void add_allocs_cells(std::vector<cell>& cells, const arguments& given) {
+    for_each_system(given, [&]<class Entry>() { add_allocs<Entry>(cells, given); });
+}
+
+} // namespace timerbench::originals

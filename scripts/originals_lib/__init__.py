@@ -1,0 +1,1 @@
+"""The comparison with the original systems, behind scripts/originals."""
