@@ -22,7 +22,7 @@ class Ci(SandboxTest):
     def setUp(self):
         super().setUp()
         shutil.copytree(SCRIPTS.parent / ".ci", self.checkout / ".ci")
-        for folder in ("timers", "harness", "experiments"):
+        for folder in ("timers", "harness", "experiments", "examples"):
             (self.checkout / folder).mkdir()
         (self.checkout / "harness" / "report.schema.json").write_text('{"type": "object"}', encoding="utf-8")
         self.bench_folder = self.checkout / "build" / "release" / "bin"
@@ -49,6 +49,26 @@ class Ci(SandboxTest):
         for call in self.noted("bench-calls"):
             self.assertRegex(call, r"^\w+ --quick --out .* --service coarse_slot --service asio")
         self.assert_no_temporary_files()
+
+    def original(self, name, build, verify="exit 0"):
+        folder = self.checkout / "experiments" / "originals" / name
+        self.program(folder / "build", build)
+        self.program(folder / "run", f'echo "{name} $2" >>"$STATE/verified"; {verify}')
+
+    def test_originals_that_can_be_built_verify_themselves(self):
+        self.original("c", "exit 0")
+        self.original("go", "exit 0", 'echo "{}"; exit 1')
+        self.original("rust", "echo 'cargo: install it' >&2; exit 3")
+        self.original("java", "echo 'Could not transfer artifact' >&2; exit 1")
+        self.original("node", "echo 'syntax error' >&2; exit 1")
+        result, last = self.run_ci()
+        self.assertEqual((result.returncode, last), (1, "16 passed, 2 failed"), result.stdout + result.stderr)
+        self.assertIn("originals/c verifies", result.stdout)
+        self.assertIn("FAILED: originals/go --verify", result.stdout)
+        self.assertIn("originals/rust: left out, missing here: cargo: install it", result.stdout)
+        self.assertIn("originals/java: left out, its packages cannot be fetched here", result.stdout)
+        self.assertIn("FAILED: originals/node does not build", result.stdout)
+        self.assertEqual(self.noted("verified"), ["c --verify", "go --verify"])
 
     def test_failed_tests(self):
         self.scripts_test_says("10 passed, 1 failed", 1)

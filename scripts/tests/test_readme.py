@@ -46,6 +46,29 @@ class Readme(unittest.TestCase):
         result, unchanged = self.run_readme(text, "--check")
         self.assertEqual((result.returncode, unchanged), (1, text))
 
+    def originals(self):
+        path = self.root / "scripts" / "originals"
+        path.write_text("#!/usr/bin/env python3\nprint('| a | b |')\n", encoding="utf-8")
+        path.chmod(0o755)
+        return "<!-- figures: scripts/originals --table results/m/originals -->\nold\n<!-- end of figures -->\n"
+
+    def test_markdown_stands_as_it_is_with_its_command(self):
+        text = self.originals()
+        (self.root / "results" / "m" / "originals").mkdir(parents=True)
+        result, _ = self.run_readme(text, "--check")
+        self.assertEqual(result.returncode, 1)
+        result, filled = self.run_readme(text)
+        self.assertEqual(result.returncode, 0, result.stderr)
+        self.assertIn("-->\n| a | b |\n\nMade by `scripts/originals --table results/m/originals`.\n<!--", filled)
+        result, again = self.run_readme(filled, "--check")
+        self.assertEqual((result.returncode, again), (0, filled))
+
+    def test_originals_that_were_not_run_are_left_alone(self):
+        text = self.originals()
+        for arguments in ((), ("--check",)):
+            result, unchanged = self.run_readme(text, *arguments)
+            self.assertEqual((result.returncode, result.stdout + result.stderr, unchanged), (0, "", text))
+
     def test_other_commands_are_refused(self):
         result, _ = self.run_readme("<!-- figures: rm -rf x -->\n<!-- end of figures -->\n")
         self.assertEqual(result.returncode, 2)
@@ -55,12 +78,27 @@ class Readme(unittest.TestCase):
         result, _ = self.run_readme("nothing\n")
         self.assertEqual(result.returncode, 2)
 
+    def test_pages_in_docs_are_looked_after_too(self):
+        (self.root / "docs").mkdir()
+        page = self.root / "docs" / "page.md"
+        fresh = "<!-- figures: scripts/summary -->\n```\n$ scripts/summary\nfigure 42\n```\n<!-- end of figures -->\n"
+        page.write_text(fresh.replace("42", "41"), encoding="utf-8")
+        result, _ = self.run_readme(fresh, "--check")
+        self.assertEqual(result.returncode, 1)
+        self.assertIn("docs/page.md", result.stderr)
+        result, _ = self.run_readme(fresh)
+        self.assertEqual((result.returncode, page.read_text(encoding="utf-8")), (0, fresh))
+        page.write_text("no figures\n", encoding="utf-8")
+        result, _ = self.run_readme(fresh, "--check")
+        self.assertEqual(result.returncode, 0, result.stderr)
+
 
 class Committed(unittest.TestCase):
     def test_the_readme_of_this_checkout_is_up_to_date(self):
         result = subprocess.run([sys.executable, SCRIPTS / "readme", "--check"], check=False, capture_output=True, text=True,
                                 timeout=60)
         self.assertEqual(result.returncode, 0, result.stderr)
+
 
 
 if __name__ == "__main__":

@@ -151,7 +151,7 @@ class Summary(unittest.TestCase):
         names = [f"service_{i}/variant" for i in range(16)]
         self.write("arm_cancel", report("arm_cancel", [row(n, "arm_cancel", p50=1234.5, clock_ratio={"p50": 44.1}) for n in names]))
         lines = self.run_summary().stdout.splitlines()
-        self.assertLess(len(lines), 40)
+        self.assertLess(len(lines), 50)
         self.assertLessEqual(max(map(len, lines)), 120)
 
 
