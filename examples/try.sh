@@ -8,7 +8,7 @@ fail() { echo "$1"; cat "$folder"/*; exit 1; }
 pid=$!
 trap 'kill -TERM $pid 2> /dev/null' EXIT
 waited=0
-until grep -q '^listening' "$folder/server.txt"; do
+until grep -qs '^listening' "$folder/server.txt"; do
     sleep 0.05
     waited=$((waited + 1))
     [ $waited -lt 400 ] || fail "the server does not listen"
