@@ -9,7 +9,7 @@ from collections.abc import Iterable
 import numpy as np
 import pandas as pd
 
-from timerbench_reports import Run, chosen_folders, is_number, read_runs
+from timerbench_reports import ORIGINALS, Run, chosen_folders, is_number, read_runs
 from timerbench_style import Palette, plain
 
 
@@ -24,7 +24,7 @@ class Runs:
         self.all = runs
         names = {}
         for run in runs:
-            for experiment in sorted(run.reports, key=lambda name: (name != "arm_cancel", name)):
+            for experiment in sorted(run.reports, key=lambda name: (name != "arm_cancel", name.startswith(ORIGINALS), name)):
                 names |= dict.fromkeys(row["service"] for row in run.reports[experiment]["rows"])
         self.palette = Palette(names)
         self._frames: dict[str, pd.DataFrame] = {}
@@ -33,8 +33,8 @@ class Runs:
         """The runs that have a report of the experiment. Raises Missing when none has."""
         found = [run for run in self.all if experiment in run.reports]
         if not found:
-            raise Missing(f"No picture: there is no report of {experiment} in {', '.join(run.label for run in self.all)}; "
-                          f"bench_{experiment} makes one.")
+            maker = "scripts/originals" if experiment.startswith(f"{ORIGINALS}/") else f"bench_{experiment}"
+            raise Missing(f"No picture: there is no report of {experiment} in {', '.join(run.label for run in self.all)}; {maker} makes one.")
         return found
 
     def without(self, experiment: str) -> list[str]:
@@ -45,7 +45,8 @@ class Runs:
 
     def frame(self, experiment: str) -> pd.DataFrame:
         """A line for each row of the experiment's reports. `case` is the row's case in JSON; each name in it is a column as
-        well, `case.NAME`. low and high bound the 95 % interval of the median, clock* are relative to a clock reading."""
+        well, `case.NAME`. low and high bound the 95 % interval of the median, clock* are relative to a clock reading: the one
+        beside it where there is a single sample."""
         if experiment not in self._frames:
             lines = []
             for run in self.all:
@@ -56,7 +57,7 @@ class Runs:
                     lines.append({
                         "run": run.label, "service": row["service"], "metric": row["metric"], "unit": row.get("unit", ""),
                         **{name: _figure(row.get(name)) for name in ("p50", "mean", "min", "p10", "p90", "p99", "max", "aa_gap")},
-                        "n": row.get("n") or 0, "low": low, "high": high, "clock": _figure(clock.get("p50")),
+                        "n": row.get("n") or 0, "low": low, "high": high, "clock": _figure(clock.get("p50")) if clock else _clock_of_one(row),
                         "clock_low": clock_low, "clock_high": clock_high, "samples": row.get("samples"),
                         "skipped": row.get("skipped") or "", "error": row.get("error") or "", "note": row.get("note") or "",
                         "case": json.dumps(row["case"], sort_keys=True),
@@ -68,6 +69,12 @@ class Runs:
 
 def _figure(value: object) -> float:
     return float(value) if is_number(value) else np.nan
+
+
+def _clock_of_one(row: dict) -> float:
+    samples, clocks = row.get("samples"), row.get("clock_ns")
+    alone = isinstance(clocks, list) and isinstance(samples, list) and len(samples) == len(clocks) == 1
+    return samples[0] / clocks[0] if alone and is_number(clocks[0]) and clocks[0] > 0 else np.nan
 
 
 def load(folders: Iterable[str | os.PathLike]) -> Runs:

@@ -67,6 +67,13 @@ class Picture:
                 f'src="data:image/svg+xml;base64,{data}">{_remarks(self.remarks)}')
 
 
+class Pictures(list):
+    """Several pictures below each other."""
+
+    def _repr_html_(self) -> str:
+        return "".join(picture._repr_html_() for picture in self)
+
+
 class Table:
     """Rows for reading."""
 
@@ -149,10 +156,10 @@ def log_axis(axis, low: float, high: float) -> None:
     axis.set_minor_formatter(NullFormatter())
 
 
-def tag(artist, service: str, counter: dict) -> None:
-    """Names the artist in the picture's text, so that a service's marks can be found there."""
-    counter[service] = counter.get(service, 0) + 1
-    artist.set_gid(f"service--{service}--{counter[service]}")
+def tag(artist, name: str, counter: dict, kind: str = "service") -> None:
+    """Names the artist in the picture's text, so that the marks of a service, or of a policy, can be found there."""
+    counter[name] = counter.get(name, 0) + 1
+    artist.set_gid(f"{kind}--{name}--{counter[name]}")
 
 
 def draw_line(axes, palette: Palette, service: str, x, y, tags: dict, low=None, high=None, **more):

@@ -21,14 +21,23 @@ from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 from matplotlib.ticker import FixedLocator, FuncFormatter, MaxNLocator, NullFormatter, NullLocator
 
-from timerbench_frames import Missing, Runs, best_case, case_text, chosen, duration_text, load, measured, reasons, select  # noqa: F401
-from timerbench_output import Picture, Sentence, column_title, draw_line, finish, handle, head_lines, heading, log_axis, or_sentence, tag, wide
-from timerbench_reports import Run, shorten
-from timerbench_style import ALERT, INK, LIMIT, PALE, Sheet, is_service, plain
+from timerbench_after import amplification, incident, wasted_work  # noqa: F401
+from timerbench_frames import Missing, Runs, best_case, case_text, chosen, load, measured, reasons, select  # noqa: F401
+from timerbench_lateness import lateness  # noqa: F401
+from timerbench_originals import originals  # noqa: F401
+from timerbench_output import Picture, Pictures, Sentence, column_title, draw_line, finish, handle, head_lines, heading, log_axis, or_sentence, tag, wide
+from timerbench_reports import ORIGINALS, Run, shorten
+from timerbench_style import ALERT, INK, PALE, Sheet, is_service, plain
 from timerbench_tables import allocations_table, reports_table  # noqa: F401
+from timerbench_waits import clock_steps, waiting  # noqa: F401
 
-# Experiments that the functions of this module draw; `other_experiments` draws the rest.
-DRAWN = ("arm_cancel", "scaling", "accuracy", "allocs", "lost_wakeup")
+# Experiments that have pictures of their own; `other_experiments` draws the rest.
+DRAWN = ("arm_cancel", "scaling", "accuracy", "allocs", "lost_wakeup", "aftermath",
+         *(f"{ORIGINALS}/{name}" for name in ("arm_cancel", "accuracy", "memory")))
+# Those of which only one kind of case has one, and that kind.
+DRAWN_KIND = {"waiting": "outstanding", "clocks": "deadline"}
+# Metrics that tell more than the first ones of their experiment and kind.
+TELLING = {("clocks", "lease"): ["stale_accepted", "overwrites", "refused", "rightful_refused"], ("clocks", "commit"): ["violations", "mean_wait"]}
 
 PAIR = [("kind", "article"), ("population", 0), ("duration_ms", 1000), ("deadline", "earliest"), ("pairs_per_ms", 1000)]
 WINDOW = [("kind", "window"), ("population", 0), ("duration_ms", 3000), ("cancel", "oldest"), ("deadline", "latest"), ("pairs_per_ms", 1000)]
@@ -284,85 +293,6 @@ def scaling(runs: Runs, timers: str = "own") -> Picture:
     return finish(sheet, f"scaling_{timers.replace(' ', '_')}", title, [*runs.without("scaling"), *reasons(used, having)])
 
 
-# --- lateness ---
-
-ENVIRONMENTS = {"idle": "idle machine", "cores_busy": "every core busy", "service_busy": "service busy with others",
-                "herd": "all due at once", "slow_callback": "one slow callback among them"}
-QUANTILES = np.unique(np.concatenate([np.linspace(0, 1, 31), [0.005, 0.01, 0.1, 0.5, 0.9, 0.985, 0.99, 0.995, 0.999]]))
-
-
-@or_sentence
-def lateness(runs: Runs, experiment: str = "accuracy", name: str = "lateness") -> Picture:
-    """How late callbacks start: the share of timers that are no later than x. Of accuracy, its surroundings; of herd, its cases."""
-    key, environments, prefer = {"accuracy": ("environment", ("idle", "cores_busy", "service_busy"), [("duration_ms", 10)]),
-                                 "herd": ("kind", ("herd", "slow_callback"), [])}[experiment]
-    having = runs.having(experiment)
-    frame = select(runs.frame(experiment), metric="callback_start")
-    columns = []
-    for run in having:
-        for environment in environments:
-            rows = select(frame, run=run.label, **{key: environment})
-            case = best_case(rows, prefer)
-            if case is not None:
-                columns.append((run, environment, case, select(rows, case=case)))
-    services = runs.palette.sort(name for _, _, _, rows in columns for name in measured(rows)["service"])
-    if not services:
-        raise Missing(f"No picture: the reports of {experiment} have no rows callback_start in {', '.join(environments)}.")
-    panels = runs.palette.panels(services)
-    headings = []
-    for run, environment, case, _ in columns:
-        values = json.loads(case)
-        length = f", {duration_text(values['duration_ms'])}" if "duration_ms" in values else \
-            f", {plain(values['timers'])} timers" if "timers" in values else ""
-        headings.append(heading(having, run, experiment, ENVIRONMENTS.get(environment, environment.replace("_", " ")) + length))
-    title = "Lateness of the callback: share of timers that are no later than x"
-    sheet = Sheet(len(panels), len(columns), row_height=1.35, column_width=2.75 if len(columns) > 1 else 4.6, key_width=2.75,
-                  title=title, lines=head_lines(having, experiment), bottom=0.55,
-                  heading_lines=max(text.count("\n") + 1 for text in headings))
-    extremes, tags = [0.0, 0.0], {}
-    curves = {}
-    for number, (_, _, _, rows) in enumerate(columns):
-        for line in measured(rows).itertuples():
-            if is_service(line.service) or line.service.startswith(LIMIT):
-                curves[number, line.service] = np.quantile(np.asarray(line.samples, float), QUANTILES)
-                extremes = [min(extremes[0], curves[number, line.service][0]), max(extremes[1], curves[number, line.service][-1])]
-    limits = list(dict.fromkeys(service for _, service in curves if service.startswith(LIMIT)))
-    marks = [int(np.argmin(abs(QUANTILES - share))) for share in (0.1, 0.5, 0.9, 0.99)]
-    for row, (family, names) in enumerate(panels):
-        for number, (run, _, _, _) in enumerate(columns):
-            axes = sheet.axes[row][number]
-            for service in limits:
-                if (number, service) in curves:
-                    tag(axes.plot(curves[number, service], QUANTILES, color=runs.palette[service].colour, linewidth=2.4, zorder=2)[0], service, tags)
-            for service in names:
-                if (number, service) in curves:
-                    draw_line(axes, runs.palette, service, curves[number, service], QUANTILES, tags, markevery=marks)
-            axes.axvline(0, color=ALERT, linewidth=0.8, zorder=1)
-            axes.axvspan(-1e9, 0, color=ALERT, alpha=0.06, zorder=0, linewidth=0)
-            if row == 0:
-                column_title(axes, run, experiment, headings[number])
-                axes.annotate("early", (0, 0.96), xytext=(-3, 0), textcoords="offset points", xycoords=("data", "axes fraction"), fontsize=7,
-                              color=ALERT, ha="right", va="top")
-            if number == 0:
-                axes.set_ylabel("share of timers")
-            if row == len(panels) - 1:
-                axes.set_xlabel("lateness, ms (log)")
-        sheet.key(row, [handle(runs.palette, service) for service in [*names, *limits]], family)
-    first = sheet.axes[0][0]
-    grain = 0.01
-    first.set_xscale("symlog", linthresh=grain, linscale=0.8)
-    first.set_xlim(min(extremes[0] * 1.3, -grain), max(extremes[1], 2 * grain) * 1.3)
-    powers = [10.0**power for power in range(-1, 7)]
-    ticks = [*(-tick for tick in reversed(powers)), 0.0, grain, *powers]
-    first.xaxis.set_major_locator(FixedLocator([tick for tick in ticks if extremes[0] * 1.3 <= tick <= max(extremes[1], grain) * 1.3]))
-    first.xaxis.set_minor_locator(NullLocator())
-    first.xaxis.set_major_formatter(FuncFormatter(plain))
-    first.set_ylim(-0.03, 1.03)
-    first.yaxis.set_major_locator(FixedLocator([0, 0.25, 0.5, 0.75, 1]))
-    first.yaxis.set_major_formatter(FuncFormatter(plain))
-    return finish(sheet, name, title, [*runs.without(experiment), *(text for _, _, _, rows in columns for text in reasons(rows, having))])
-
-
 # --- soak ---
 
 
@@ -458,8 +388,9 @@ def _scale(axes, values: pd.Series) -> str:
             axes.set_xlim(-0.3 * smallest, high * 1.6)
         log_axis(axes.xaxis, smallest * 0.7, high * 1.4)
         ticks = list(axes.xaxis.get_major_locator().locs)
-        # A narrow panel has room for four large numbers.
-        axes.xaxis.set_major_locator(FixedLocator([0.0] * (low == 0) + ticks[::-(-len(ticks) // 4) or 1]))
+        # A narrow panel has room for four large numbers, beside a zero for two.
+        room = 2 if low == 0 and high >= 10_000 else 4
+        axes.xaxis.set_major_locator(FixedLocator([0.0] * (low == 0) + ticks[::-(-len(ticks) // room) or 1]))
         return " (log)"
     low = min(low, 0.0)
     span = (high - low) or 1.0
@@ -469,14 +400,22 @@ def _scale(axes, values: pd.Series) -> str:
     return ""
 
 
-def _strip(runs: Runs, experiment: str) -> Picture:
-    """An experiment without a picture of its own: the median of each of its first metrics, a mark for each case."""
+def _settled(cases: list[str]) -> set[str]:
+    """Names whose values do not tell these cases of one kind apart."""
+    values = [json.loads(case) for case in cases]
+    names = {name for value in values for name in value}
+    return {name for name in names if name == "kind" or (len(values) > 1 and all(value.get(name) == values[0].get(name) for value in values))}
+
+
+def _strip(runs: Runs, experiment: str, kind: str | None = None) -> Picture:
+    """An experiment (or a kind of its cases) without a picture of its own: the median of each of its first metrics, a mark for each case."""
     having = runs.having(experiment)
-    frame = runs.frame(experiment)
+    whole = frame = runs.frame(experiment) if kind is None else select(runs.frame(experiment), kind=kind)
     frame = measured(frame[frame["service"].map(is_service)]) if len(frame) else frame
     if frame.empty:
-        raise Missing(f"No picture of {experiment}: it has no measured rows of a service.")
+        raise Missing(f"No picture of {experiment}{f', {kind}' * (kind is not None)}: it has no measured rows of a service.")
     metrics = list(dict.fromkeys(frame["metric"]))
+    metrics.sort(key=lambda metric: metric not in TELLING.get((experiment, kind), ()))
     services = runs.palette.sort(frame["service"])
     columns = [(run, metric) for run in having for metric in metrics[:METRICS_SHOWN]]
     cases = {metric: _typical(select(frame, metric=metric)) for metric in metrics[:METRICS_SHOWN]}
@@ -484,8 +423,9 @@ def _strip(runs: Runs, experiment: str) -> Picture:
     left_out += [f"Not shown of {experiment}, {metric}: {len(listed) - CASES_SHOWN} more cases." for metric, listed in cases.items()
                  if len(listed) > CASES_SHOWN]
     used = list(dict.fromkeys(case for listed in cases.values() for case in listed[:CASES_SHOWN]))
+    settled = _settled(used) if kind is not None else set()
     headings = [heading(having, run, experiment, metric) for run, metric in columns]
-    title = f"{experiment}: medians"
+    title = f"{experiment}{f', {kind}' * (kind is not None)}: medians"
     sheet = Sheet(1, len(columns), row_height=max(0.205 * len(services), 0.19 * len(used)) + 0.3, column_width=2.2, key_width=4.2, gap=0.35,
                   left=0.35 + 0.068 * max(map(len, services)), title=title, lines=head_lines(having, experiment),
                   heading_lines=max(text.count("\n") + 1 for text in headings), share_x=False)
@@ -505,22 +445,22 @@ def _strip(runs: Runs, experiment: str) -> Picture:
         axes.set_yticks(range(1, len(services) + 1), labels=services)
         axes.tick_params(axis="y", length=0)
         column_title(axes, run, experiment, text)
-    sheet.key(0, [Line2D([], [], marker=shapes[number % len(shapes)], color="#777777", linestyle="", label=shorten(case_text(case), 60))
+    sheet.key(0, [Line2D([], [], marker=shapes[number % len(shapes)], color="#777777", linestyle="", label=shorten(case_text(case, settled), 60))
                   for number, case in enumerate(used)])
-    safe = "".join(letter if letter.isalnum() or letter in "-_" else "_" for letter in experiment)
-    return finish(sheet, f"other_{safe}", title, left_out + reasons(runs.frame(experiment), having))
-
-
-class Pictures(list):
-    """Several pictures below each other."""
-
-    def _repr_html_(self) -> str:
-        return "".join(picture._repr_html_() for picture in self)
+    safe = "".join(letter if letter.isalnum() or letter in "-_" else "_" for letter in experiment + f"_{kind}" * (kind is not None))
+    return finish(sheet, f"other_{safe}", title, left_out + reasons(whole, having))
 
 
 def other_experiments(runs: Runs) -> Pictures | Sentence:
     """A plain picture of each experiment that has none of its own."""
-    names = [name for name in runs.experiments() if name not in DRAWN]
-    if not names:
+    wanted: list[tuple[str, str | None]] = []
+    for name in runs.experiments():
+        if name in DRAWN_KIND:
+            frame = runs.frame(name)
+            kinds = frame["case.kind"].dropna() if "case.kind" in frame else []
+            wanted += [(name, kind) for kind in dict.fromkeys(kinds) if kind != DRAWN_KIND[name]]
+        elif name not in DRAWN:
+            wanted.append((name, None))
+    if not wanted:
         return Sentence("Every experiment of these reports has its picture above.")
-    return Pictures(or_sentence(_strip)(runs, name) for name in names)
+    return Pictures(or_sentence(_strip)(runs, name, kind) for name, kind in wanted)

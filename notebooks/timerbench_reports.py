@@ -1,7 +1,8 @@
 """Reads folders of reports. Standard library only, so that bad input can be told before anything slow begins.
 
-`folder` is one run: one report of each experiment. What cannot be read raises `Unusable`, whose text is one line that
-names the file and, where there is one, the row.
+`folder` is one run: one report of each experiment; those in its folder `originals`, of the originals beside ours, go by
+the name originals/EXPERIMENT, also where that folder itself is given. What cannot be read raises `Unusable`, whose text
+is one line that names the file and, where there is one, the row.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ import sys
 from dataclasses import dataclass, field
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
+ORIGINALS = "originals"
 SCHEMA = "timerbench.report/"
 VERSION = 1
 FIGURES = ("p50", "mean", "min", "p10", "p90", "p99", "p999", "max", "n", "aa_gap")
@@ -175,6 +177,17 @@ def _labels(folders: list[pathlib.Path]) -> list[str]:
     return [f"{path.name} ({number})" for number, path in enumerate(paths, 1)]
 
 
+def _read_folder(run: Run, folder: pathlib.Path, prefix: str) -> None:
+    for file in report_paths(folder):
+        report = read_report(file)
+        if report is None:
+            continue
+        name = prefix + report["experiment"]
+        if name in run.reports:
+            raise Unusable(f"{str(file)!r} is a second report of {report['experiment']!r} in its folder")
+        run.reports[name] = report
+
+
 def read_runs(folders: list[str | os.PathLike]) -> list[Run]:
     """Reads each folder. Raises Unusable, also for a folder that holds no report."""
     if not folders:
@@ -183,13 +196,9 @@ def read_runs(folders: list[str | os.PathLike]) -> list[Run]:
     runs = []
     for path, label in zip(paths, _labels(paths)):
         run = Run(path, label)
-        for file in report_paths(path):
-            report = read_report(file)
-            if report is None:
-                continue
-            if report["experiment"] in run.reports:
-                raise Unusable(f"{str(file)!r} is a second report of {report['experiment']!r} in its folder")
-            run.reports[report["experiment"]] = report
+        _read_folder(run, path, f"{ORIGINALS}/" if pathlib.Path(os.path.abspath(path)).name == ORIGINALS else "")
+        if (path / ORIGINALS).is_dir():
+            _read_folder(run, path / ORIGINALS, f"{ORIGINALS}/")
         if not run.reports:
             raise Unusable(f"{str(path)!r} holds no report (*.json); scripts/reproduce makes some")
         runs.append(run)

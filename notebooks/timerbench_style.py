@@ -29,7 +29,26 @@ FAMILIES: dict[str, tuple[str, list[str]]] = {
     "timerfd": ("#332288", ["timerfd"]),
     "thread_per_timeout": ("#882255", ["thread_per_timeout"]),
     "waiter_timed": ("#8C5A3C", ["waiter_timed"]),
+    # Ways to wait that are no timer service, and clocks.
+    "condition_variable": ("#A86B00", ["condition_variable"]),
+    "future": ("#3C6E2F", ["future"]),
+    "futex": ("#5A4FCF", ["futex/spin_0us", "futex/spin_1us", "futex/spin_10us", "futex/spin_50us"]),
+    "thread_per_wait": ("#2F4F4F", ["thread_per_wait"]),
+    "wall": ("#C4570A", ["wall/wait_until", "wall/sleep_rest", "wall/poll_10ms"]),
+    "steady": ("#0A6F8F", ["steady/wait_until", "steady/poll_10ms"]),
+    "handed": ("#7A5195", ["handed/time_of_day", "handed/remaining"]),
+    # The originals.
+    "pingora": ("#3F5FBF", [f"original/pingora/{name}" for name in ("fast_timeout", "tokio_timeout", "above_threshold")]),
+    "tokio": ("#00796B", [f"original/tokio/{name}" for name in ("time_only", "time_and_io", "time_and_io_known_wakeup", "per_worker")]),
+    "netty": ("#E0701A", [f"original/netty/{name}" for name in ("10ms", "30ms", "100ms")]),
+    "jdk": ("#8E24AA", [f"original/jdk/{name}" for name in ("executor", "executor_remove", "or_timeout", "park_nanos", "future_get")]),
+    "go": ("#0097C4", [f"original/go/{name}" for name in ("after_func", "context", "new_timer")]),
+    "node": ("#6B8E23", [f"original/node/{name}" for name in ("set_timeout", "abort_signal", "promise_race", "promise_race_uncleared")]),
+    "ruby": ("#A8326E", ["original/ruby/timeout"]),
+    "libuv": ("#546E7A", ["original/libuv/timer"]),
+    "libev": ("#9E9D24", ["original/libev/timer"]),
 }
+ORIGINAL = "original/"
 OF_FAMILY = {"twin": "coarse_slot", "asio_per_thread": "asio", "libevent_per_thread": "libevent",
              "coarse_slot_faithful": "coarse_slot", "per_thread_wheel_loop": "per_thread_wheel"}
 SPARE_HUES = ["#117733", "#AA4499", "#6699CC", "#44AA99", "#B8860B", "#661100", "#4B4B9B", "#DDAA33"]
@@ -38,6 +57,9 @@ SPARE_HUES = ["#117733", "#AA4499", "#6699CC", "#44AA99", "#B8860B", "#661100", 
 SHADES = [0.0, 0.5, -0.5, 0.3, -0.25, 0.68, -0.68]
 MARKERS = ["o", "s", "^", "D", "v", "P", "X", "*", "<", ">"]
 DASHES = ["-", (0, (5, 1.5)), (0, (1.2, 1.2)), (0, (6, 1.5, 1.2, 1.5)), (0, (3, 1.2)), (0, (6, 1.2, 1.2, 1.2, 1.2, 1.2))]
+# What a policy does about retries has a hue, what it does when time is up a shade, a marker and a dash.
+RETRIES = {"no_retry": "#0072B2", "naive": "#D55E00", "inside": "#009E73", "budget": "#CC79A7"}
+CANCELS = ["deadline", "detach", "abort", "no_timeout", "coop_10ms", "coop_1ms", "coop_100ms"]
 LIMIT = "limit/"
 HELPERS = ("floor/", "direct/", LIMIT)
 # Lines that a panel of one family, and one of several small families, can bear.
@@ -66,7 +88,7 @@ def drawing():
 
 def family_of(service: str) -> str:
     """The family of a service; `direct/x` belongs to the family of x, `original/x y` is its own family, x."""
-    name = service.removeprefix("direct/").removeprefix("original/")
+    name = service.removeprefix("direct/").removeprefix(ORIGINAL)
     if service.startswith(LIMIT):
         return "limit"
     words = name.split("/")[0].split()
@@ -106,7 +128,8 @@ class Palette:
         for name in names:
             family = family_of(name)
             if family not in hues:
-                hues[family] = SPARE_HUES[(len(hues) - len(FAMILIES)) % len(SPARE_HUES)]
+                turn, place = divmod(len(hues) - len(FAMILIES), len(SPARE_HUES))
+                hues[family] = shade(SPARE_HUES[place], 1 - 0.72**turn)
                 members[family] = []
             if name not in members[family]:
                 members[family].append(name)
@@ -152,6 +175,14 @@ class Palette:
         return large
 
 
+def policy_look(policy: str) -> Look:
+    """The look of a policy, whose name is CANCEL/RETRY."""
+    cancel, _, retry = policy.partition("/")
+    number = CANCELS.index(cancel) if cancel in CANCELS else len(CANCELS) + sum(map(ord, cancel))
+    return Look(shade(RETRIES.get(retry, "#666666"), SHADES[number % len(SHADES)]), MARKERS[number % len(MARKERS)],
+                DASHES[number % len(DASHES)], retry)
+
+
 def plain(value: float, _position: object = None) -> str:
     """A number for an axis or a label: three significant digits, thousands apart, no exponent where it can be helped."""
     if value == 0:
@@ -173,9 +204,9 @@ class Sheet:
     def __init__(self, rows: int, columns: int, *, row_height: float, column_width: float, key_width: float,
                  title: str, lines: list[tuple[str, str]], left: float = 0.85, bottom: float = 0.6, gap: float = 0.3,
                  row_gap: float = 0.28, heading_lines: int = 1, key_gap: float = 0.1,
-                 share_x: bool = True):
+                 share_x: bool = True, share_y: bool = True):
         """`lines` stand below the title, each a text and a colour; `heading_lines` is what the tallest heading of a column has;
-        `key_gap` is what figures beside the last panel take."""
+        `key_gap` is what figures beside the last panel take; without `share_y` only panels of a column share their y."""
         head = 0.52 + 0.19 * len(lines) + 0.16 * heading_lines
         needed = max([0.112 * len(title), *(0.066 * len(text) for text, _ in lines)]) + 0.3
         key_width = max(key_width, needed - (left + columns * column_width + (columns - 1) * gap + key_gap))
@@ -194,9 +225,9 @@ class Sheet:
             for column in range(columns):
                 axes = self.figure.add_axes(
                     [(left + column * (column_width + gap)) / width, bottom_of_row, column_width / width, row_height / height],
-                    sharex=first if share_x else None, sharey=first)
+                    sharex=first if share_x else None, sharey=first if share_y else self.axes[0][column] if self.axes else None)
                 first = first or axes
-                lowest, leftmost = row == rows - 1 or not share_x, column == 0
+                lowest, leftmost = row == rows - 1 or not share_x, column == 0 or not share_y
                 axes.tick_params(labelbottom=lowest, bottom=lowest, labelleft=leftmost, left=leftmost)
                 line.append(axes)
             self.axes.append(line)
