@@ -40,7 +40,7 @@ async function main(words) {
         return 0;
     }
     const report = new Report();
-    report.versions({ node: process.versions.node, v8: process.versions.v8, libuv: process.versions.uv });
+    report.versions({ node: process.versions.node, v8: process.versions.v8, node_libuv: process.versions.uv });
     if (options.mode === 'verify') {
         await verify(report);
     } else {
