@@ -115,6 +115,12 @@ class retry_budget {
         held_ = std::min(most_, held_ + per_success_);
     }
 
+    /// A token that was taken for a retry which then did not start.
+    void give_back() noexcept {
+        const std::lock_guard lock{lock_};
+        held_ = std::min(most_, held_ + one);
+    }
+
     [[nodiscard]] double tokens() const noexcept {
         const std::lock_guard lock{lock_};
         return static_cast<double>(held_) / static_cast<double>(one);
@@ -128,7 +134,12 @@ class retry_budget {
             throw std::invalid_argument{std::string{"retry_budget: "} + what + " are " +
                                         std::to_string(tokens) + "; give 0 to 1000000"};
         }
-        return std::llround(tokens * static_cast<double>(one));
+        const auto rounded = static_cast<std::int64_t>(std::llround(tokens * static_cast<double>(one)));
+        if (rounded == 0 && tokens > 0) {
+            throw std::invalid_argument{std::string{"retry_budget: "} + what + " are " +
+                                        std::to_string(tokens) + "; give 0 or at least 0.001"};
+        }
+        return rounded;
     }
 
     const std::int64_t per_success_;
@@ -156,23 +167,29 @@ class retry_run {
         }
         if (!fits(until_.remaining(now))) {
             end_ = retry_end::deadline;
+            refund();
             return false;
         }
         ++attempts_;
+        paid_ = false;
         return true;
     }
 
-    /// The attempt succeeded: earns for the budget and ends the run.
+    /// The attempt succeeded: earns for the budget and ends the run. Nothing without an attempt, or when the run is over.
     void succeeded() noexcept {
+        if (end_ != retry_end::running || attempts_ == 0) {
+            return;
+        }
         end_ = retry_end::success;
         if (budget_ != nullptr) {
             budget_->earn();
         }
     }
 
-    /// The attempt failed at `now`. The wait before the next one, or empty: there is none, and `end` says why. The token is taken here.
+    /// The attempt failed at `now`. The wait before the next one, or empty: there is none, and `end` says why. The token is taken here, and given back
+    /// if the next attempt does not start. Empty without an attempt, or when the run is over.
     [[nodiscard]] std::optional<duration> failed(bool retryable, time_point now) noexcept {
-        if (end_ != retry_end::running) {
+        if (end_ != retry_end::running || attempts_ == 0) {
             return std::nullopt;
         }
         const duration left = until_.remaining(now);
@@ -187,6 +204,7 @@ class retry_run {
         } else if (budget_ != nullptr && !budget_->take()) {
             end_ = retry_end::budget;
         } else {
+            paid_ = budget_ != nullptr;
             return jitter(std::min(backoff(), longest_wait(left)));
         }
         return std::nullopt;
@@ -196,6 +214,7 @@ class retry_run {
     void stop() noexcept {
         if (end_ == retry_end::running) {
             end_ = retry_end::stopped;
+            refund();
         }
     }
 
@@ -219,6 +238,13 @@ class retry_run {
         if (d < duration::zero()) {
             throw std::invalid_argument{std::string{"retry_policy: "} + name + " is " +
                                         std::to_string(d.count()) + " ns; give zero or more"};
+        }
+    }
+
+    void refund() noexcept {
+        if (paid_) {
+            budget_->give_back();
+            paid_ = false;
         }
     }
 
@@ -258,6 +284,7 @@ class retry_run {
     retry_budget* const budget_;
     std::uint64_t state_;
     int attempts_ = 0;
+    bool paid_ = false; // a token was taken for an attempt that has not begun
     retry_end end_ = retry_end::running;
 };
 

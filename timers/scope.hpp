@@ -76,7 +76,8 @@ class scope_ticket {
     scope_ticket(scope_ticket&& other) noexcept : scope_{std::exchange(other.scope_, nullptr)} {}
     scope_ticket& operator=(scope_ticket&& other) noexcept {
         if (this != &other) {
-            release();
+            // Given back at the end: that may be the end of whatever holds this ticket.
+            const scope_ticket old{std::move(*this)};
             scope_ = std::exchange(other.scope_, nullptr);
         }
         return *this;
@@ -186,9 +187,9 @@ class scope_base {
 
   protected:
     scope_base(std::stop_token outer, scope_base* parent, deadline until)
-        : until_{parent != nullptr ? earlier(until, parent->until_) : until},
+        : place_{parent != nullptr ? parent->enter() : scope_ticket{}},
+          until_{parent != nullptr ? earlier(until, parent->until_) : until},
           parent_{parent},
-          place_{parent != nullptr ? parent->enter() : scope_ticket{}},
           above_{std::move(outer), follow{*this}} {}
 
     ~scope_base() = default;
@@ -252,6 +253,8 @@ class scope_base {
         }
     }
 
+    // First, and so the last to go: to give it back may resume a coroutine that ends the parent and, with its frame, this object's memory.
+    scope_ticket place_;
     const deadline until_;
     scope_base* const parent_;
     // Cause in the low byte, origin in the high one; zero until stopped. Any thread; written once, by the compare-and-swap that wins, whose
@@ -263,8 +266,6 @@ class scope_base {
     std::size_t inside_ = 0;
     std::coroutine_handle<> waiter_;
     std::exception_ptr error_;
-    // Given back, and with it possibly the parent's end, after the link to the parent is gone.
-    scope_ticket place_;
     // Last: a parent that has been stopped calls it at once. Its end waits for a stop from above that is being passed on.
     std::stop_callback<follow> above_;
 };

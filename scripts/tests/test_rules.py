@@ -54,8 +54,16 @@ class Rules(unittest.TestCase):
         cells = self.line([other, row("coop_1ms/no_retry", 2)], "When the caller has left")
         self.assertEqual(cells[3], "2")
 
+    def test_counts_stand_with_what_they_are_counted_of(self):
+        lease = [{"service": f"lease/{name}", "case": {"kind": "lease", "trials": 12345}, "metric": "overwrites", "p50": 7} for name in ("token", "nothing")]
+        (self.folder / "clocks.json").write_text(json.dumps({"schema": "timerbench.report/1", "quick": True, "rows": lease}), encoding="utf-8")
+        result = run_rules(self.folder)
+        self.assertIn("in 12 345 trials | 7 | 7 |", result.stdout)
+        self.assertIn("From a quick run, not for quoting: clocks.", result.stdout)
+
     def test_unusable_input(self):
         self.assertEqual(run_rules(self.folder).returncode, 2)
+        self.assertEqual(self.line([row("coop_1ms/no_retry", p50=None)], "When the caller has left")[3], "-")
         for text in ("", "[]", "{", json.dumps({"schema": "other/1", "rows": []}), json.dumps({"schema": "timerbench.report/1", "rows": [7]})):
             self.write(text)
             result = run_rules(self.folder)

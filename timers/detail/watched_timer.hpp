@@ -64,9 +64,9 @@ class watched_timer {
             *gone_ = true;
             return;
         }
-        // Outside callbacks cancel has waited, and a service that runs one callback at a time does not run this one now: the
-        // service was stopped and dropped it.
-        if (!callback_scope::inside_any() || !service_->traits().callbacks_overlap) {
+        // Outside callbacks cancel has waited: the service was stopped and dropped it. Inside one nothing is taken from the traits: also a
+        // service that runs its callbacks one after the other may have a second driver, for long durations or in place of a stuck one.
+        if (!callback_scope::inside_any()) {
             return;
         }
         using clock = std::chrono::steady_clock;

@@ -49,6 +49,49 @@ TEST(retries, end_at_the_cap) {
     EXPECT_FALSE(run.begin(start));
 }
 
+TEST(retries, that_do_not_start_give_their_token_back) {
+    retry_budget budget{1, 0.1, 10};
+    retry_run late{patient, deadline::at(start + 100ms), 1, &budget};
+    ASSERT_TRUE(late.begin(start));
+    ASSERT_TRUE(late.failed(true, start + 1ms).has_value());
+    EXPECT_EQ(budget.tokens(), 0);
+    EXPECT_FALSE(late.begin(start + 200ms)) << "the wait took too long";
+    EXPECT_EQ(budget.tokens(), 1);
+    late.stop();
+    EXPECT_EQ(budget.tokens(), 1) << "once";
+
+    retry_run stopped{patient, deadline::none(), 1, &budget};
+    ASSERT_TRUE(stopped.begin(start));
+    ASSERT_TRUE(stopped.failed(true, start).has_value());
+    stopped.stop();
+    EXPECT_EQ(budget.tokens(), 1);
+
+    retry_run made{patient, deadline::none(), 1, &budget};
+    ASSERT_TRUE(made.begin(start));
+    ASSERT_TRUE(made.failed(true, start).has_value());
+    ASSERT_TRUE(made.begin(start));
+    made.stop();
+    EXPECT_EQ(budget.tokens(), 0) << "the retry was made";
+}
+
+TEST(retries, that_are_over_or_not_begun_earn_and_cost_nothing) {
+    retry_budget budget{0, 1, 10};
+    retry_run run{patient, deadline::at(start + 1s), 1, &budget};
+    EXPECT_EQ(run.failed(true, start), std::nullopt);
+    run.succeeded();
+    EXPECT_EQ(run.end(), retry_end::running);
+    ASSERT_TRUE(run.begin(start));
+    run.succeeded();
+    run.succeeded();
+    EXPECT_EQ(budget.tokens(), 1);
+    retry_run late{patient, deadline::at(start), 1, &budget};
+    ASSERT_FALSE(late.begin(start));
+    late.succeeded();
+    EXPECT_EQ(late.end(), retry_end::deadline);
+    EXPECT_EQ(budget.tokens(), 1);
+    EXPECT_THROW((retry_budget{0, 0.0001, 10}), std::invalid_argument);
+}
+
 TEST(retries, end_with_a_success) {
     retry_budget budget{0, 0.5, 10};
     retry_run run{patient, deadline::none(), 1, &budget};

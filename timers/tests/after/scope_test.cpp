@@ -1,6 +1,7 @@
 // Stops that come from a deadline, from above, by call, by failure and by leaving.
 #include "timers/scope.hpp"
 
+#include "timers/coarse_slot.hpp"
 #include "timers/detail/task.hpp"
 #include "timers/locked_heap.hpp"
 #include "timers/tests/after/support.hpp"
@@ -14,6 +15,7 @@ namespace {
 
 using detail::task;
 using counted_scope = scope<counting_service, counting_clock>;
+using service_type = locked_heap<manual_time>;
 
 struct counted {
     counting_service service;
@@ -258,6 +260,87 @@ TEST(scopes, tickets_can_be_moved) {
 task<void> leave_scope(scope_base& s, bool& gone) {
     co_await s.leave();
     gone = true;
+}
+
+// The slot's clock and the driver of long durations run callbacks at the same time.
+TEST(scopes, left_inside_another_callback_wait_for_their_own) {
+    using slots = coarse_slot<manual_time>;
+    manual_time clock;
+    slots service{clock, {.threshold_s = 0}};
+    auto request = std::make_unique<scope<slots, manual_time>>(service, deadline::in(2s, clock.now()), clock);
+    std::atomic<bool> held{false};
+    std::atomic<bool> release{false};
+    const std::stop_callback hold{request->token(), [&] {
+                                      held = true;
+                                      while (!release) {
+                                          std::this_thread::yield();
+                                      }
+                                  }};
+    struct leaver {
+        decltype(request)& leaves;
+        std::atomic<bool> begun{false};
+        std::atomic<bool> gone{false};
+        static void run(void* at) {
+            auto& self = *static_cast<leaver*>(at);
+            self.begun = true;
+            self.leaves.reset();
+            self.gone = true;
+        }
+    } other{request};
+    const auto until = [](const std::atomic<bool>& flag) {
+        while (!flag) {
+            std::this_thread::yield();
+        }
+    };
+    clock.shift(3s);
+    until(held);
+    slots::timer t{service};
+    ASSERT_TRUE(service.arm(t, 1ms, {&leaver::run, &other}));
+    clock.shift(100ms);
+    until(other.begun);
+    // Nothing is proved by its not being gone yet; but a scope that does not wait is gone by the end of this.
+    for (int i = 0; i < 10'000 && !other.gone; ++i) {
+        std::this_thread::yield();
+    }
+    EXPECT_FALSE(other.gone);
+    release = true;
+    until(other.gone);
+    clock.settle();
+}
+
+// A coroutine that owns its frame and what hangs below its scope.
+struct detached {
+    struct promise_type {
+        detached get_return_object() const noexcept { return {}; }
+        std::suspend_never initial_suspend() const noexcept { return {}; }
+        std::suspend_never final_suspend() const noexcept { return {}; }
+        void return_void() const noexcept {}
+        void unhandled_exception() const noexcept { std::terminate(); }
+    };
+};
+
+detached lead(service_type& service, manual_time& clock, std::thread& helper, std::atomic<bool>& over) {
+    scope<service_type, manual_time> request{service, deadline::none(), clock};
+    std::optional<scope<service_type, manual_time>> step;
+    step.emplace(request, service, deadline::none(), clock);
+    helper = std::thread{[&] {
+        while (step->cause() == stop_cause::none) {
+            std::this_thread::yield();
+        }
+        step.reset(); // resumes the coroutine, which then takes `step` with it
+    }};
+    co_await request.leave();
+    over = true;
+}
+
+TEST(scopes, below_may_lie_in_the_frame_that_their_end_resumes) {
+    manual_time clock;
+    service_type service{clock};
+    std::thread helper;
+    std::atomic<bool> over{false};
+    lead(service, clock, helper, over);
+    helper.join();
+    EXPECT_TRUE(over);
 }
 
 TEST(scopes, can_be_left_by_a_coroutine_without_blocking) {
