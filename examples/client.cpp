@@ -188,6 +188,10 @@ int run(int argc, char** argv) {
         }
     });
     context.run();
+    if (std::fflush(stdout) != 0 || std::ferror(stdout) != 0) {
+        std::fprintf(stderr, "example_client: standard output cannot be written; the records are lost\n");
+        return 2;
+    }
     return c.exit_code();
 }
 
