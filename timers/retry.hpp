@@ -242,9 +242,8 @@ class retry_run {
     }
 
     void refund() noexcept {
-        if (paid_) {
+        if (std::exchange(paid_, false) && budget_ != nullptr) {
             budget_->give_back();
-            paid_ = false;
         }
     }
 
