@@ -25,9 +25,6 @@
 #include "harness/options.hpp"
 #include "harness/report.hpp"
 
-#include <functional>
-#include <unistd.h>
-
 namespace timerbench::experiments {
 namespace {
 

@@ -19,9 +19,7 @@
 #include "harness/options.hpp"
 #include "harness/report.hpp"
 
-#include <functional>
 #include <map>
-#include <unistd.h>
 
 namespace timerbench::experiments {
 namespace {

@@ -26,11 +26,9 @@
 #include <algorithm>
 #include <atomic>
 #include <deque>
-#include <functional>
 #include <map>
 #include <sys/prctl.h>
 #include <thread>
-#include <unistd.h>
 
 namespace timerbench::experiments {
 namespace {

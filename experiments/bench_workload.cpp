@@ -22,9 +22,7 @@
 #include "harness/report.hpp"
 
 #include <cstdio>
-#include <functional>
 #include <optional>
-#include <unistd.h>
 
 namespace timerbench::experiments {
 namespace {
