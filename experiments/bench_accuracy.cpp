@@ -34,8 +34,8 @@ int run(int argc, char** argv) {
     std::uint64_t rounds = 0;
     harness::options_parser parser("bench_accuracy", "How late does a timeout fire, and is it ever early?",
                                    service_names());
-    parser.add_number("--rounds", rounds, 0, 1'000,
-                      "waves of each service in each environment; 0: 3, with --quick 1");
+    parser.add_number("--rounds", rounds, 1, 1'000,
+                      "waves of each service in each environment; left out: 3, with --quick 1");
     parser.add_number("--events", plan.events, 20, 20'000, "timers of each duration in a wave");
     parser.add_number("--keep", plan.samples_kept, 2, 1'000'000,
                       "values of each row in the JSON; evenly spaced order statistics where there are more");

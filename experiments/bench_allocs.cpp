@@ -532,10 +532,10 @@ int run(int argc, char** argv) {
     std::uint64_t outstanding_timers = 0;
     harness::options_parser parser("bench_allocs", "What does a timeout allocate, and what does it keep?",
                                    service_names());
-    parser.add_number("--pairs", pairs, 0, 10'000'000,
-                      "operations counted at a time; 0: 5000 with --quick, else 20000");
-    parser.add_number("--outstanding", outstanding_timers, 0, 10'000'000,
-                      "timers outstanding or held; 0: 20000 with --quick, else 100000");
+    parser.add_number("--pairs", pairs, 1, 10'000'000,
+                      "operations counted at a time; left out: 5000 with --quick, else 20000");
+    parser.add_number("--outstanding", outstanding_timers, 1, 10'000'000,
+                      "timers outstanding or held; left out: 20000 with --quick, else 100000");
     if (const auto code = parser.parse(argc, argv, opts)) {
         return *code;
     }

@@ -373,12 +373,13 @@ int run(int argc, char** argv) {
     parser.add_number("--step-after-ms", step_after_ms, 0, 86'399'999,
                       "when the wall clock is set; before the timeout is up");
     parser.add_numbers("--steps-s", deadlines.steps_s, 1, 86'400, "by how many seconds, forth and back");
-    parser.add_number("--trials", trials, 0, 10'000'000, "leases in a row; 0: 100000, with --quick 10000");
+    parser.add_number("--trials", trials, 1, 10'000'000,
+                      "leases in a row; left out: 100000, with --quick 10000");
     parser.add_number("--ttl-ms", ttl_ms, 1, 86'400'000, "of a lease");
     parser.add_number("--pause-ms", pause_ms, 1, 86'400'000, "of its holder, on average");
     parser.add_real("--pause-chance", leases.pause_chance, 0, 1,
                     "of a pause before the look at the clock, and again between it and the write");
-    parser.add_number("--commits", commits, 0, 10'000'000, "0: 100000, with --quick 20000");
+    parser.add_number("--commits", commits, 1, 10'000'000, "left out: 100000, with --quick 20000");
     parser.add_numbers("--uncertainty-us", uncertainties, 1, 10'000'000, "of the interval clock, at most");
     parser.add_number("--keep", keep, 2, 1'000'000,
                       "values of each row in the JSON, evenly spaced order statistics");

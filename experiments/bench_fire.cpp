@@ -357,14 +357,16 @@ int run(int argc, char** argv) {
     std::uint64_t rounds = 0;
     harness::options_parser parser("bench_fire", "What does a timer cost that fires?", service_names());
     parser.add_number(
-        "--timers", timers, 0, 10'000'000,
-        "timers that fire; 0: 1000000, with --quick 100000 on the manual clock and 50000 on the "
+        "--timers", timers, 1, 10'000'000,
+        "timers that fire; left out: 1000000, with --quick 100000 on the manual clock and 50000 on the "
         "steady one");
-    parser.add_number("--span-ms", span_ms, 0, 600'000,
-                      "over which deadlines are spread; 0: 10000, with --quick 500 on the steady clock");
-    parser.add_number("--rounds", rounds, 0, 1'000,
-                      "samples of each case; 0: 3, and 1 of a spread on the steady clock; with --quick 2 on "
-                      "the manual clock and 1 on the steady one");
+    parser.add_number(
+        "--span-ms", span_ms, 1, 600'000,
+        "over which deadlines are spread; left out: 10000, with --quick 500 on the steady clock");
+    parser.add_number(
+        "--rounds", rounds, 1, 1'000,
+        "samples of each case; left out: 3, and 1 of a spread on the steady clock; with --quick 2 on "
+        "the manual clock and 1 on the steady one");
     if (const auto code = parser.parse(argc, argv, opts)) {
         return *code;
     }

@@ -332,11 +332,11 @@ int run(int argc, char** argv) {
     parser.add_number("--beside", beside, 2, 1'000'000,
                       "timers due together with the slow callback, itself included");
     parser.add_number("--slow-us", slow_us, 1, 1'000'000, "how long the slow callback takes");
-    parser.add_number(
-        "--budget-ms", budget_ms, 0, 600'000,
-        "waves of a visit begin until then; 0: 2000, with --quick 700; half of it for the slow callback");
-    parser.add_number("--rounds", rounds, 0, 1'000,
-                      "visits of each service in each case; 0: 3, with --quick 1");
+    parser.add_number("--budget-ms", budget_ms, 1, 600'000,
+                      "waves of a visit begin until then; left out: 2000, with --quick 700; half of it for "
+                      "the slow callback");
+    parser.add_number("--rounds", rounds, 1, 1'000,
+                      "visits of each service in each case; left out: 3, with --quick 1");
     parser.add_number("--keep", keep, 2, 1'000'000,
                       "values of each row in the JSON, evenly spaced order statistics");
     if (const auto code = parser.parse(argc, argv, opts)) {

@@ -212,11 +212,12 @@ int run(int argc, char** argv) {
     std::uint64_t rounds = 0;
     harness::options_parser parser("bench_idle", "What does a timer service cost while nothing is due?",
                                    service_names());
-    parser.add_number("--window-ms", window_ms, 0, 600'000,
-                      "length of a window at least; 0: 2000, with --quick 400; longer for services with long "
-                      "ticks");
+    parser.add_number(
+        "--window-ms", window_ms, 1, 600'000,
+        "length of a window at least; left out: 2000, with --quick 400; longer for services with long "
+        "ticks");
     parser.add_number("--timers", p.many, 2, 1'000'000, "timers of the last case");
-    parser.add_number("--rounds", rounds, 0, 100, "windows of each case; 0: 2, with --quick 1");
+    parser.add_number("--rounds", rounds, 1, 100, "windows of each case; left out: 2, with --quick 1");
     if (const auto code = parser.parse(argc, argv, opts)) {
         return *code;
     }

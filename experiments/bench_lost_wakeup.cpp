@@ -412,8 +412,8 @@ int run(int argc, char** argv) {
                                    "Does a timer service ever lose a wake-up? A soak of zero timeouts.",
                                    service_names());
     parser.add_number(
-        "--seconds", seconds, 0, 86'400,
-        "seconds for each service; 0: 10, and with --quick until --completions are there, 1 to 8");
+        "--seconds", seconds, 1, 86'400,
+        "seconds for each service; left out: 10, and with --quick until --completions are there, 1 to 8");
     parser.add_number("--tasks", plan.tasks, 1, 1'000'000, "tasks, each with one timeout outstanding");
     parser.add_number("--workers", plan.workers, 1, harness::executor::most_workers,
                       "worker threads of the executor");

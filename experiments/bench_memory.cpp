@@ -339,9 +339,10 @@ int run(int argc, char** argv) {
     std::uint64_t rounds = 1;
     harness::options_parser parser(
         "bench_memory", "What does a timeout weigh, and what does it leave behind?", service_names());
-    parser.add_number("--timers", timers, 0, 20'000'000,
-                      "timers armed, or armed and cancelled; 0: 1000000, with --quick 200000 on the manual "
-                      "clock and 50000 on the steady one");
+    parser.add_number(
+        "--timers", timers, 1, 20'000'000,
+        "timers armed, or armed and cancelled; left out: 1000000, with --quick 200000 on the manual "
+        "clock and 50000 on the steady one");
     parser.add_number("--rounds", rounds, 1, 100, "measurements of each case, each in a process of its own");
     if (const auto code = parser.parse(argc, argv, opts)) {
         return *code;

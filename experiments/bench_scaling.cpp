@@ -426,10 +426,10 @@ int run(int argc, char** argv) {
                                    service_names());
     parser.add_numbers("--workers", p.workers, 1, 64, "numbers of worker threads");
     parser.add_number("--window", p.window, 100, 1'000'000, "outstanding timers of each worker");
-    parser.add_number("--passes", passes, 0, 10'000,
-                      "passes over the window in a sample; 0: 6 with --quick, else 20");
-    parser.add_number("--rounds", rounds, 0, 1'000,
-                      "measured visits of each cell; 0: 2 with --quick, else 3");
+    parser.add_number("--passes", passes, 1, 10'000,
+                      "passes over the window in a sample; left out: 6 with --quick, else 20");
+    parser.add_number("--rounds", rounds, 1, 1'000,
+                      "measured visits of each cell; left out: 2 with --quick, else 3");
     if (const auto code = parser.parse(argc, argv, opts)) {
         return *code;
     }

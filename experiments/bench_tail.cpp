@@ -360,8 +360,8 @@ int run(int argc, char** argv) {
     parser.add_number("--rate", what.rate, 100, 1'000'000,
                       "pairs of cancel and arm a second, of each thread");
     parser.add_number("--window", what.window, 1, 100'000, "outstanding timers of each thread");
-    parser.add_number("--run-ms", what.run_ms, 0, 60'000, "length of a run; 0: 650");
-    parser.add_number("--rounds", what.rounds, 0, 1'000, "runs of each case; 0: 3, with --quick 1");
+    parser.add_number("--run-ms", what.run_ms, 1, 60'000, "length of a run; left out: 650");
+    parser.add_number("--rounds", what.rounds, 1, 1'000, "runs of each case; left out: 3, with --quick 1");
     parser.add_number("--keep", what.keep, 2, 1'000'000,
                       "values of each row in the JSON, evenly spaced order statistics");
     if (const auto code = parser.parse(argc, argv, opts)) {

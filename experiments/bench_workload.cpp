@@ -58,9 +58,9 @@ int run(int argc, char** argv) {
     parser.add_number("--hold", hold_ms, 0, 600'000,
                       "how long an answered request takes, ms; below the timeout");
     parser.add_number("--threads", s.base.threads, 1, 64, "threads that the requests come from");
-    parser.add_number("--window-ms", window_ms, 0, 600'000,
-                      "measured time of a run, after one timeout's length; 0: 3000, with --quick 550");
-    parser.add_number("--rounds", s.rounds, 0, 1'000, "runs of each service; 0: 3, with --quick 1");
+    parser.add_number("--window-ms", window_ms, 1, 600'000,
+                      "measured time of a run, after one timeout's length; left out: 3000, with --quick 550");
+    parser.add_number("--rounds", s.rounds, 1, 1'000, "runs of each service; left out: 3, with --quick 1");
     parser.add_real("--worth", s.worth_percent, 0.01, 1'000,
                     "share of a core in % that is worth leaving the simplest service for");
     parser.add_choice("--simplest", s.simplest, choices,

@@ -172,7 +172,7 @@ inline void add_case(harness::report& out, ledger& books, const subject& s, std:
     if (refusal.empty() && c.calls_in_callback && !s.traits.callback_may_call) {
         refusal = "a callback may not call the service";
     }
-    if (refusal.empty() && c.what == counts_of::heap && c.fires && s.traits.callbacks_overlap) {
+    if (refusal.empty() && c.what == counts_of::heap && c.fires && s.traits.several_drivers) {
         refusal = "its callbacks overlap: which of its threads comes to the heap first does not repeat";
     }
     if (refusal.empty() && c.what == counts_of::heap) {
@@ -306,7 +306,7 @@ inline void run_regions(harness::report& out, const std::vector<subject>& subjec
     }
     for (const subject& s : subjects) {
         std::string refusal = s.refusal;
-        if (refusal.empty() && s.traits.callbacks_overlap) {
+        if (refusal.empty() && s.traits.several_drivers) {
             refusal = "several threads of its own at work beside the caller: what the caller meets of them "
                       "does not repeat";
         }

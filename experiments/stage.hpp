@@ -89,10 +89,11 @@ class stage<Entry, true> {
 template <class Entry>
 using subject_of = typename stage<Entry>::service;
 
-/// Counts callbacks: `shared` where callbacks may overlap, else `alone`, which is cheaper.
+/// Counts callbacks: `shared` where several drivers make them, else `alone`, which is cheaper.
 struct alignas(64) fired_count {
     // Raised by drivers, read by the measuring thread. It only says how far things are; what was done is read from the service's
-    // counters. A load and a store make an increment where callbacks never overlap, because the service itself orders them then.
+    // counters. A load and a store make an increment where one driver makes all callbacks, because the service itself orders them then. (A second
+    // one that a stall of seconds, or a duration above the threshold, brings in does not come into what is staged here.)
     std::atomic<std::uint64_t> n{0};
 
     static void alone(void* context) {
@@ -103,7 +104,7 @@ struct alignas(64) fired_count {
         static_cast<fired_count*>(context)->n.fetch_add(1, std::memory_order_relaxed);
     }
     [[nodiscard]] callback counting(const service_traits& traits) {
-        return {traits.callbacks_overlap ? &fired_count::shared : &fired_count::alone, this};
+        return {traits.several_drivers ? &fired_count::shared : &fired_count::alone, this};
     }
     [[nodiscard]] std::uint64_t now() const noexcept { return n.load(std::memory_order_relaxed); }
 };

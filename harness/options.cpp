@@ -287,7 +287,9 @@ const std::string& options_parser::program() const {
 
 void options_parser::add_number(const std::string& flag, std::uint64_t& target, std::uint64_t low,
                                 std::uint64_t high, const std::string& help) {
-    state_->add(flag, "N", std::to_string(target), help, fmt::format("{} to {}", low, high), false,
+    // What is not a value that could be given stands for "left out", and the help text says what that means.
+    const std::string shown = target < low ? std::string{} : std::to_string(target);
+    state_->add(flag, "N", shown, help, fmt::format("{} to {}", low, high), false,
                 [&target, low, high](const std::vector<std::string>& values) {
                     return refuse_number(values.back(), low, high, target);
                 });

@@ -131,17 +131,6 @@ std::optional<double> maximum(std::span<const double> samples) {
     return *std::max_element(samples.begin(), samples.end());
 }
 
-std::vector<double> best_of(std::span<const double> samples, std::size_t group) {
-    std::vector<double> best;
-    if (group == 0 || !usable(samples))
-        return best;
-    for (std::size_t i = 0; i + group <= samples.size(); i += group) {
-        const auto run = samples.subspan(i, group);
-        best.push_back(*std::min_element(run.begin(), run.end()));
-    }
-    return best;
-}
-
 outlier_counts count_outliers(std::span<const double> samples) {
     outlier_counts counts;
     if (!usable(samples, 4))

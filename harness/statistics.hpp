@@ -71,10 +71,6 @@ struct outlier_counts {
 [[nodiscard]] std::optional<double> minimum(std::span<const double> samples);
 [[nodiscard]] std::optional<double> maximum(std::span<const double> samples);
 
-// The best (smallest) of each run of `group` neighbouring samples, as "best of 5" is meant: a result of n / group
-// values; an incomplete last run is left out. group 0 gives nothing.
-[[nodiscard]] std::vector<double> best_of(std::span<const double> samples, std::size_t group);
-
 // Tukey's fences at 1.5 interquartile ranges, both sides. Counted, never dropped. At least 4 samples, else {0, 0}.
 [[nodiscard]] outlier_counts count_outliers(std::span<const double> samples);
 

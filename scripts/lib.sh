@@ -117,11 +117,11 @@ valid_jobs() {
     printf '%d' "$((10#$1))"
 }
 
-# One job per core, and no more than memory allows at 1 GB each: sanitizer builds of Asio need that much.
+# One job per core, and no more than memory allows at 2 GB each: the largest files need nearly that much.
 default_jobs() {
     local cores memory
     cores=$(nproc 2>/dev/null || echo 1)
-    memory=$(awk '/^MemAvailable:/ { print int($2 / 1048576) }' /proc/meminfo 2>/dev/null || true)
+    memory=$(awk '/^MemAvailable:/ { print int($2 / 2097152 + 0.5) }' /proc/meminfo 2>/dev/null || true)
     if [[ $memory =~ ^[0-9]+$ ]] && ((memory < cores)); then
         cores=$((memory > 1 ? memory : 1))
     fi

@@ -110,15 +110,17 @@ class basic_coarse_slot {
     ~basic_coarse_slot() { stop(); }
 
     [[nodiscard]] service_traits traits() const noexcept {
-        return {.resolution = duration{options_.slot_ns},
-                .latest = duration{options_.slot_ns},
-                .cancel_frees = false,
-                .allocates =
-                    "nothing in the steady state; the first duration above the threshold makes a handle once",
-                .manual_clock = true,
-                .drives_after_fork = true,
-                .threshold =
-                    options_.threshold_s < 0 ? duration{} : std::chrono::seconds{options_.threshold_s}};
+        return {
+            .resolution = duration{options_.slot_ns},
+            .latest = duration{options_.slot_ns},
+            .cancel_frees = false,
+            .allocates =
+                "nothing in the steady state; the first duration above the threshold makes a handle once",
+            .manual_clock = true,
+            .drives_after_fork = true,
+            // The thread that replaces a stalled one does not wait for its callback, nor does the precise service.
+            .callbacks_overlap = true,
+            .threshold = options_.threshold_s < 0 ? duration{} : std::chrono::seconds{options_.threshold_s}};
     }
 
     /// Any thread.

@@ -233,6 +233,7 @@ class coarse_slot_faithful {
             .callback_may_call = false,
             .fifo = false,
             .manual_clock = true,
+            .callbacks_overlap = true, // of a second clock thread, and of the precise service
             .threshold = options_.threshold_s < 0 ? duration{} : std::chrono::seconds{options_.threshold_s},
             .faults = faults,
         };

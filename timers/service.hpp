@@ -104,8 +104,10 @@ struct service_traits {
     std::size_t most_timers = 0;
     /// Whether a cancelled timer holds memory until the deadline that it had: rate x timeout in all, without a bound.
     bool cancelled_held_to_deadline = false;
-    /// Whether callbacks of different timers may run at the same time.
+    /// Whether callbacks of different timers may ever run at the same time, be it only after a stall or above the threshold.
     bool callbacks_overlap = false;
+    /// Whether they do so in the ordinary course, because several threads of the service's own fire what is below the threshold.
+    bool several_drivers = false;
     /// Durations strictly above this take another path; zero: there is no such threshold.
     duration threshold{};
     std::span<const fault> faults{};

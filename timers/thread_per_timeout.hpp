@@ -176,7 +176,8 @@ class thread_per_timeout {
                 .allocates = "a thread and a block for it",
                 .manual_clock = true,
                 .most_timers = most_,
-                .callbacks_overlap = true};
+                .callbacks_overlap = true,
+                .several_drivers = true};
     }
 
   private:

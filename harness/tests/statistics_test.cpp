@@ -182,7 +182,6 @@ TEST(Statistics, NothingFiniteComesFromNonFinite) {
         EXPECT_FALSE(median_interval(samples, 1));
         EXPECT_FALSE(split_half_gap(samples));
         EXPECT_EQ(count_outliers(samples), outlier_counts{});
-        EXPECT_TRUE(best_of(samples, 5).empty());
     }
     EXPECT_EQ(refuse_samples(std::vector<double>{1, 0}, true), "sample 1 is zero or negative");
     // Sums that overflow are not handed out either.
@@ -190,12 +189,6 @@ TEST(Statistics, NothingFiniteComesFromNonFinite) {
     EXPECT_TRUE(std::isfinite(median(huge).value()));
     EXPECT_FALSE(standard_deviation(huge));
     EXPECT_TRUE(std::isfinite(mean(std::vector<double>{1.7e308, 1.7e308}).value()));
-}
-
-TEST(Statistics, BestOfFive) {
-    EXPECT_EQ(best_of(ten, 5), (std::vector<double>{28.1, 12.5}));
-    EXPECT_EQ(best_of(ten, 4), (std::vector<double>{28.7, 28.1})) << "an incomplete run is left out";
-    EXPECT_TRUE(best_of(ten, 0).empty());
 }
 
 // abs(numpy.median(ten[0::2]) - numpy.median(ten[1::2])) / numpy.median(ten)

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from typing import Callable, Iterable, Sequence
 
 import numpy as np
-from scipy import stats
+from scipy import special
 
 from . import series, statistics
 from .reports import Report, Row
@@ -89,10 +89,10 @@ class Rate:
         return self._low(1 - CONFIDENCE)
 
     def _low(self, level: float) -> float:
-        return float(stats.beta.ppf(level, self.count, self.total - self.count + 1)) if self.count else 0.0
+        return float(special.betaincinv(self.count, self.total - self.count + 1, level)) if self.count else 0.0
 
     def _high(self, level: float) -> float:
-        return float(stats.beta.isf(level, self.count + 1, self.total - self.count)) if self.count < self.total else 1.0
+        return float(special.betaincinv(self.count + 1, self.total - self.count, 1 - level)) if self.count < self.total else 1.0
 
     def document(self) -> dict[str, object]:
         return {"count": self.count, "total": self.total, "rate": self.value if self.total else None, "ci95": list(self.interval),

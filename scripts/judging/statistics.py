@@ -26,7 +26,7 @@ import math
 from dataclasses import dataclass
 
 import numpy as np
-from scipy import special, stats
+from scipy import special
 
 Trim = tuple[float, float]
 RESAMPLES = 999
@@ -75,6 +75,8 @@ def standard_error(values: np.ndarray, trim: Trim, resamples: int = RESAMPLES, s
     count = values.shape[-1]
     if count < 2:
         raise ValueError("a standard error needs at least 2 blocks")
+    from scipy import stats  # not at the head: it takes half of the time that a command needs to start
+
     result = stats.bootstrap((values,), lambda sample, axis=-1: location(sample, trim), n_resamples=resamples,
                              vectorized=True, axis=-1, method="percentile", random_state=np.random.default_rng(seed))
     return result.standard_error * math.sqrt(count / (count - 1))
@@ -146,6 +148,8 @@ def rank_test(base: np.ndarray, head: np.ndarray, paired: bool) -> float | None:
     """
     if min(len(base), len(head)) < 2:
         return None
+    from scipy import stats
+
     if paired:
         differences = head - base
         if not np.any(differences):

@@ -219,5 +219,34 @@ TEST_P(callbacks, may_wait_for_a_thread_that_calls_the_service) {
     EXPECT_TRUE(in_time);
 }
 
+// One callback is stuck and another timer is due, above the threshold where there is one: another driver serves those.
+TEST_P(callbacks, of_two_timers_overlap_exactly_where_the_traits_say_so) {
+    rig r{GetParam()};
+    const service_traits& traits = r.traits();
+    const bool beyond = r.manual() && traits.threshold > duration::zero();
+    const duration later = beyond ? traits.threshold + 1s : 2 * r.unit();
+    gate entered;
+    gate leave;
+    probe stuck{r};
+    probe other{r};
+    stuck.then = [&] {
+        entered.open();
+        leave.wait(3 * patience());
+    };
+    ASSERT_TRUE(stuck.arm(r.unit()));
+    ASSERT_TRUE(other.arm(later));
+    r.drive_elsewhere();
+    r.shift(r.unit());
+    EXPECT_TRUE(r.shift_until([&] { return entered.is_open(); }));
+    r.shift(later + r.slack());
+    // That it does not begin takes a wait: nothing tells of a driver that never comes. A slow machine only sees less.
+    const bool met =
+        eventually([&] { return other.fires() == 1; }, traits.callbacks_overlap ? patience() : 20ms);
+    EXPECT_EQ(met, traits.callbacks_overlap);
+    leave.open();
+    r.drive_here();
+    EXPECT_TRUE(r.drive_until([&] { return other.fires() == 1; }));
+}
+
 } // namespace
 } // namespace timerbench::testing

@@ -104,7 +104,7 @@ TEST_P(cancelling, the_earliest_takes_its_wakeup_along) {
 TEST_P(cancelling, siblings_of_the_same_slot) {
     rig r{GetParam()};
     TIMERBENCH_NEEDS_CALLS_IN_CALLBACKS(r);
-    TIMERBENCH_SKIP_IF(r.several_drivers(), "two siblings may begin at the same time on two drivers");
+    TIMERBENCH_SKIP_IF(r.traits().several_drivers, "two siblings may begin at the same time on two drivers");
     for (int round = 0; round < (r.manual() ? 20 : 4); ++round) {
         std::deque<probe> probes;
         int cancelled = 0; // only the driver writes it, and drive_until orders the read
@@ -131,7 +131,7 @@ TEST_P(cancelling, expired_but_not_begun_is_withdrawn) {
     rig r{GetParam()};
     TIMERBENCH_SKIP_IF_BREAKS(r, 4);
     TIMERBENCH_NEEDS_FOREIGN_CANCEL(r);
-    TIMERBENCH_SKIP_IF(r.several_drivers(), "the second driver serves what the first cannot");
+    TIMERBENCH_SKIP_IF(r.traits().several_drivers, "the second driver serves what the first cannot");
     probe stuck{r};
     gate entered;
     gate leave;

@@ -119,7 +119,7 @@ TEST(suspending, overdue_timers_fire_once_and_promptly) {
         const service_traits traits = kind_named(h.name).make()->traits();
         if (traits.has_fault("second_clock_thread")) {
             EXPECT_LE(a.threads_after, a.threads_before + 1) << "one thread more for each stall";
-        } else if (traits.callbacks_overlap) {
+        } else if (traits.several_drivers) {
             EXPECT_LE(a.threads_after, a.threads_before) << "a thread was left over";
         } else {
             EXPECT_EQ(a.threads_after, a.threads_before) << "another timer thread was started";

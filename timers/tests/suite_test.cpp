@@ -64,6 +64,7 @@ constexpr sighting sightings[]{
     {"arms_after_stop", "lifetime.stop_drops_what_is_pending"},
     {"arms_after_stop", "timeouts.elapses_at_once_after_stop"},
     {"arms_in_child", "forking.child_arms_or_is_refused_and_leaves"},
+    {"hides_a_driver", "callbacks.of_two_timers_overlap_exactly_where_the_traits_say_so"},
     {"forgets_exited_threads", "lifetime.timers_of_an_exited_thread_fire"},
 };
 

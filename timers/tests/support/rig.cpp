@@ -12,8 +12,7 @@ namespace {
 pid_t home = 0;
 } // namespace
 
-rig::rig(std::string_view name, clocks which, std::optional<time_point> start)
-    : several_drivers_{name == "specimen/two_drivers"} {
+rig::rig(std::string_view name, clocks which, std::optional<time_point> start) {
     home = getpid();
     const kind& k = kind_named(name);
     if (which == clocks::manual_if_possible && k.make_on != nullptr) {
@@ -23,7 +22,6 @@ rig::rig(std::string_view name, clocks which, std::optional<time_point> start)
         service_ = k.make();
     }
     traits_ = service_->traits();
-    several_drivers_ |= traits_.callbacks_overlap;
     // Real time costs real seconds; virtual time is free.
     unit_ = manual() ? std::max(4 * traits_.resolution, duration{100ms})
                      : std::max(2 * traits_.resolution, duration{20ms});

@@ -71,8 +71,6 @@ class rig {
     [[nodiscard]] const service_traits& traits() const noexcept { return traits_; }
     [[nodiscard]] bool manual() const noexcept { return clock_ != nullptr; }
     [[nodiscard]] bool looped() const noexcept { return service_->has_loop(); }
-    /// Whether two callbacks of the service may run at the same time.
-    [[nodiscard]] bool several_drivers() const noexcept { return several_drivers_; }
     /// The first fault that breaks the clause; empty if none does.
     [[nodiscard]] std::string breaks(int clause) const;
     [[nodiscard]] time_point now() const;
@@ -110,7 +108,6 @@ class rig {
     std::unique_ptr<erased_service> service_;
     service_traits traits_;
     duration unit_{};
-    bool several_drivers_;
     std::thread loop_;
     // Written by drive_here, read by the loop's thread; a plain flag that orders nothing.
     std::atomic<bool> leave_loop_{false};

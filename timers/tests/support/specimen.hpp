@@ -58,6 +58,7 @@ enum class defect {
     arms_in_child,          // claims to have armed where no driver exists
     forgets_exited_threads, // what an exited thread armed is lost
     waits_on_wall_clock,
+    hides_a_driver, // two callbacks at a time, and the traits do not say so
     count_,
 };
 
@@ -106,13 +107,14 @@ using every_defect =
         "specimen/arms_in_child",
         "specimen/forgets_exited_threads",
         "specimen/waits_on_wall_clock",
+        "specimen/hides_a_driver",
     };
     return names[static_cast<std::size_t>(d)];
 }
 
 /// Some defects need two callbacks at the same time to show.
 [[nodiscard]] constexpr int drivers_of(defect d) noexcept {
-    return d == defect::cancel_waits_in_callback ? 2 : 1;
+    return d == defect::cancel_waits_in_callback || d == defect::hides_a_driver ? 2 : 1;
 }
 
 template <class Clock>
@@ -243,6 +245,8 @@ class specimen {
         t.allocates = "a node of a map";
         t.fifo = drivers_ == 1;
         t.manual_clock = Clock::is_manual;
+        t.several_drivers = drivers_ > 1 && shared_->what != defect::hides_a_driver;
+        t.callbacks_overlap = t.several_drivers;
         return t;
     }
 

@@ -13,7 +13,10 @@ export function parse(words, experiments, services) {
     };
     const number = (option) => {
         const text = value(option);
-        if (!/^-?\d+$/.test(text)) throw new Mistake(`${option} "${text}" is no whole number`);
+        // Digits beyond the largest would be rounded, and two seeds become one.
+        if (!/^\d+$/.test(text) || Number(text) > Number.MAX_SAFE_INTEGER) {
+            throw new Mistake(`${option} "${text}" is no whole number from 0 to ${Number.MAX_SAFE_INTEGER}`);
+        }
         return Number(text);
     };
     while (rest.length > 0) {

@@ -5,6 +5,8 @@ module Arguments
   # A user's mistake; the message says what was wrong and what would be right.
   class Mistake < StandardError; end
 
+  LARGEST = (2**64) - 1
+
   Options = Struct.new(:mode, :experiment, :round, :seed, :full, :systems)
 
   # Returns Options. Raises a Mistake.
@@ -40,9 +42,9 @@ module Arguments
 
   def self.number(option, rest)
     text = value(option, rest)
-    Integer(text, 10)
-  rescue ArgumentError
-    raise Mistake, "#{option} \"#{text}\" is no whole number"
+    return text.to_i if text.match?(/\A\d{1,20}\z/) && text.to_i <= LARGEST
+
+    raise Mistake, "#{option} \"#{text}\" is no whole number from 0 to #{LARGEST}"
   end
   private_class_method :number
 

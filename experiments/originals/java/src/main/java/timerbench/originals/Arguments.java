@@ -63,10 +63,12 @@ final class Arguments {
 
     private static long number(String[] words, int option) {
         String text = value(words, option);
+        String otherwise = words[option] + " \"" + text + "\" is no whole number from 0 to " + Long.MAX_VALUE;
+        require(text.matches("[0-9]+"), otherwise);
         try {
             return Long.parseLong(text);
-        } catch (NumberFormatException notOne) {
-            throw new IllegalArgumentException(words[option] + " \"" + text + "\" is no whole number", notOne);
+        } catch (NumberFormatException tooLarge) {
+            throw new IllegalArgumentException(otherwise, tooLarge);
         }
     }
 
