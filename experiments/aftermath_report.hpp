@@ -110,7 +110,8 @@ inline void add_rows(harness::report& out, const finished_run& run) {
             const std::string each =
                 "one value for each " + std::to_string(run.with.bin / std::chrono::milliseconds{1}) + " ms";
             add("goodput_by_time", "1/s", f.goodput_by_bin, "", each);
-            add("p99_by_time", "ms", f.p99_ms_by_bin, "", each);
+            add("p99_by_time", "ms", f.p99_ms_by_bin, "",
+                each + "; of all users, also of those refused at once");
             add("wasted_share_by_time", "%", f.left_share_by_bin, "", each);
             add("store_calls_by_time", "1/request", f.store_calls_by_bin, "", each);
         }

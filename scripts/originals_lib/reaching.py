@@ -155,8 +155,12 @@ def _accuracy(rows: Rows) -> Iterable[Finding]:
         ours, theirs = (row["p50"] for row in pair)
         for name, row in zip(names, pair):
             earliest[name] = min(earliest.get(name, math.inf), row["min"])
-        yield Finding(f"{what}, {duration} ms", "medians within 2 ms", REACHED if abs(ours - theirs) <= 2 else MISSED,
-                      f"ours {ours:+.2f} ms, the original {theirs:+.2f} ms")
+        # Each visit meets the two clocks, which sleep 10 ms from whenever they finished, in one phase: medians of single visits lie
+        # up to 7 ms apart.
+        visits = min(len(set(row["visits"])) for row in pair)
+        verdict = REACHED if abs(ours - theirs) <= 2 else MISSED if visits >= FEWEST_BLOCKS else UNDECIDED
+        yield Finding(f"{what}, {duration} ms", "medians within 2 ms", verdict,
+                      f"ours {ours:+.2f} ms, the original {theirs:+.2f} ms, of {visits} visit{'s' * (visits != 1)} at least")
     if len(earliest) == 2:
         yield Finding(f"{what}, early fires", "in both", REACHED if max(earliest.values()) < 0 else UNDECIDED,
                       ", ".join(f"{name} earliest {value:+.3f} ms" for name, value in earliest.items()))

@@ -432,16 +432,20 @@ class Reaching(unittest.TestCase):
         self.assertEqual((found.verdict, "no row" in found.detail), (reaching.UNMEASURED, True))
         self.assertTrue(all(one.verdict == reaching.UNMEASURED for one in reaching.judge({})))
 
-    def accuracy(self, ours, theirs):
+    def accuracy(self, ours, theirs, visits=4):
         rows = merging.Rows()
-        rows.add_visit("x", 0, [row(name, samples, metric="callback_start", case={"duration_ms": duration}, unit="ms", single_events=True)
-                                for duration in reaching.DURATIONS_MS
-                                for name, samples in (("coarse_slot_faithful", ours), ("original/pingora/fast_timeout", theirs))])
+        for visit in range(visits):
+            rows.add_visit("x", visit, [row(name, samples, metric="callback_start", case={"duration_ms": duration}, unit="ms", single_events=True)
+                                        for duration in reaching.DURATIONS_MS
+                                        for name, samples in (("coarse_slot_faithful", ours), ("original/pingora/fast_timeout", theirs))])
         return [one.verdict for one in reaching.judge({"accuracy": {"rows": rows.to_json()}}) if "lateness" in one.what]
 
     def test_the_shape_of_the_lateness(self):
         self.assertEqual(self.accuracy([-0.5, 9.0, 12.0], [-0.2, 10.0, 15.0]), [reaching.REACHED] * 6)
         self.assertEqual(self.accuracy([-0.5, 6.0, 12.0], [0.2, 10.0, 15.0]), [reaching.MISSED] * 5 + [reaching.UNDECIDED])
+        # Few visits have seen few phases of the clocks.
+        self.assertEqual(self.accuracy([-0.5, 6.0, 12.0], [0.2, 10.0, 15.0], visits=3), [reaching.UNDECIDED] * 6)
+        self.assertEqual(self.accuracy([-0.5, 9.0, 12.0], [-0.2, 10.0, 15.0], visits=1), [reaching.REACHED] * 6)
 
     def test_the_time_it_took(self):
         self.assertEqual(reaching.judge_time(299, quick=True).verdict, reaching.REACHED)
