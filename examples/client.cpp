@@ -2,7 +2,7 @@
 //
 // What is left of the deadline goes with each request, so that the server stops when this client does. A request that was turned away, or whose connection
 // broke, is asked again while the deadline has room and the budget has tokens. A timeout closes the connection: its answer would
-// be taken for the next one's. One record for each request goes to standard output, a summary to standard error.
+// be taken for the next one's. One record for each request goes to standard output as it ends, a summary to standard error.
 //
 //   example_client --port 7000 --requests 20 --timeout-ms 50
 //
@@ -63,9 +63,14 @@ class client {
         for (long i = 1; i <= options_.requests; ++i) {
             co_await ask(i);
         }
-        std::fprintf(stderr,
-                     "%ld requests: %ld answered, %ld ended at their deadline, %ld otherwise; %ld attempts\n",
-                     options_.requests, answered_, late_, options_.requests - answered_ - late_, attempts_);
+        const auto counted = [](long count, const char* one, const char* several) {
+            return std::to_string(count) + ' ' + (count == 1 ? one : several);
+        };
+        std::fprintf(stderr, "%s: %ld answered, %s, %ld otherwise; %s\n",
+                     counted(options_.requests, "request", "requests").c_str(), answered_,
+                     counted(late_, "ended at its deadline", "ended at their deadline").c_str(),
+                     options_.requests - answered_ - late_,
+                     counted(attempts_, "attempt", "attempts").c_str());
     }
 
     [[nodiscard]] int exit_code() const { return answered_ + late_ == options_.requests ? 0 : 1; }
@@ -111,7 +116,9 @@ class client {
         record.hops.push_back(hop);
         record.hops.push_back({.hop = "backoff", .spent = waited, .attempts = 0});
         record.took = steady_time::now() - entry;
-        std::printf("%s\n", json_line(record).c_str());
+        const std::string line = json_line(record) + '\n';
+        std::fwrite(line.data(), 1, line.size(), stdout);
+        std::fflush(stdout); // whole lines, though another program may write to the same pipe
     }
 
     // "OK", "BUSY", "LATE" or "BAD" from the server; "LATE" too if it has not answered in time; "lost" without a connection.

@@ -6,7 +6,7 @@
 //
 //   example_server --port 7000 --slow-every 10
 //
-// SIGINT and SIGTERM stop it: requests in flight are asked to stop and answered.
+// SIGINT and SIGTERM stop it: requests in flight are asked to stop and answered. Exit code 2: unusable options or port.
 #include "examples/options.hpp"
 #include "examples/wire.hpp"
 #include "timers/asio_with_timeout.hpp"
@@ -31,6 +31,7 @@
 #include <cstdint>
 #include <cstdio>
 #include <memory>
+#include <stdexcept>
 #include <string>
 #include <utility>
 
@@ -51,6 +52,10 @@ struct options {
     long look_ms = 2;
 };
 
+struct unusable_port : std::runtime_error {
+    using std::runtime_error::runtime_error;
+};
+
 class server {
   public:
     server(asio::io_context& context, scope_base& root, per_thread_wheel<steady_time>& service,
@@ -59,8 +64,7 @@ class server {
           root_{root},
           service_{service},
           options_{o},
-          acceptor_{context,
-                    tcp::endpoint{asio::ip::address_v4::loopback(), static_cast<std::uint16_t>(o.port)}} {}
+          acceptor_{listen(context, o.port)} {}
 
     [[nodiscard]] unsigned port() const { return acceptor_.local_endpoint().port(); }
 
@@ -93,6 +97,16 @@ class server {
     }
 
   private:
+    static tcp::acceptor listen(asio::io_context& context, long port) {
+        try {
+            return {context,
+                    tcp::endpoint{asio::ip::address_v4::loopback(), static_cast<std::uint16_t>(port)}};
+        } catch (const boost::system::system_error& e) {
+            throw unusable_port{"--port " + std::to_string(port) + " cannot be used: " + e.code().message() +
+                                "; give another one, or 0 for any that is free"};
+        }
+    }
+
     asio::awaitable<void> serve(tcp::socket socket) {
         const cancel_on_stop stopper{root_.token(), context_.get_executor(), [&socket] {
                                          error_code ignored;
@@ -224,6 +238,9 @@ int run(int argc, char** argv) {
 int main(int argc, char** argv) {
     try {
         return timerbench::examples::run(argc, argv);
+    } catch (const timerbench::examples::unusable_port& e) {
+        std::fprintf(stderr, "example_server: %s\n", e.what());
+        return 2;
     } catch (const std::exception& e) {
         std::fprintf(stderr, "example_server: %s\n", e.what());
         return 1;

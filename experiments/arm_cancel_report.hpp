@@ -368,8 +368,9 @@ inline void print_targets(harness::report& out, const std::vector<arm_cancel_cas
     const std::uint64_t seed = out.opts().seed;
     harness::text_table table{"Numbers to reach, the dearest case of each (for information)",
                               {{"what", "", harness::align::left},
-                               {"measured", "x clock"},
-                               {"reach", "x clock"},
+                               {"measured", ""},
+                               {"reach", ""},
+                               {"unit", "", harness::align::left},
                                {"", "", harness::align::left}}};
     const auto in_clocks = [&](const std::string& service, const arm_cancel_case& c,
                                const char* metric = "arm_cancel") -> std::optional<double> {
@@ -380,7 +381,7 @@ inline void print_targets(harness::report& out, const std::vector<arm_cancel_cas
     const auto line = [&](const std::string& what, double value, double limit,
                           const std::string& unit = " x clock") {
         table.add_row({harness::text(what), harness::number(value, 2), harness::number(limit, 2),
-                       verdict_on(value, limit, unit)});
+                       harness::text(unit.empty() ? "ratio" : "x clock"), verdict_on(value, limit, unit)});
     };
 
     using chooses = bool (*)(const arm_cancel_case&);

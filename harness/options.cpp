@@ -310,7 +310,8 @@ void options_parser::add_numbers(const std::string& flag, std::vector<std::uint6
                                 refuse_number(list.substr(begin, comma - begin), low, high, number);
                             if (!problem.empty())
                                 return problem;
-                            numbers.push_back(number);
+                            if (std::find(numbers.begin(), numbers.end(), number) == numbers.end())
+                                numbers.push_back(number);
                             if (comma == list.size())
                                 break;
                             begin = comma + 1;

@@ -58,7 +58,8 @@ class options_parser {
     // A whole number in low..high.
     void add_number(const std::string& flag, std::uint64_t& target, std::uint64_t low, std::uint64_t high,
                     const std::string& help);
-    // Whole numbers in low..high, separated by commas or by giving the flag again.
+    // Whole numbers in low..high, separated by commas or by giving the flag again. They are a set that keeps the order
+    // in which they were given: a number given again is dropped.
     void add_numbers(const std::string& flag, std::vector<std::uint64_t>& target, std::uint64_t low,
                      std::uint64_t high, const std::string& help);
     // A finite decimal number in low..high, '.' as the point whatever the locale.

@@ -42,7 +42,7 @@ namespace timerbench {
 struct retry_policy {
     bool idempotent = false; ///< Whether the operation may be done twice. Without, there is one attempt.
     int most_attempts = 3;   ///< The first one included; at least 1.
-    duration first_backoff = std::chrono::milliseconds{50}; ///< The first wait is below this. Not negative.
+    duration first_backoff = std::chrono::milliseconds{50}; ///< The first wait is at most this. Not negative.
     duration longest_backoff = std::chrono::seconds{1};     ///< No wait is longer. Not negative.
     /// The least time that an attempt takes to be of use, as the caller knows it. Not negative. One that does not fit is not started.
     duration minimum_attempt{};
@@ -159,6 +159,10 @@ class retry_run {
           until_{until},
           budget_{budget},
           state_{seed} {}
+    retry_run(const retry_run&) = delete;
+    retry_run& operator=(const retry_run&) = delete;
+    /// The token of an attempt that did not start is given back.
+    ~retry_run() { refund(); }
 
     /// Whether an attempt may start at `now`; it is counted if so. False: it would not end in time, or the run is over.
     [[nodiscard]] bool begin(time_point now) noexcept {
@@ -261,9 +265,9 @@ class retry_run {
         const int doublings = attempts_ - 1;
         const duration::rep most = std::numeric_limits<duration::rep>::max();
         const duration::rep first = policy_.first_backoff.count();
-        const bool overflows = doublings >= 63 || first > (most >> doublings);
+        const bool overflows = first > 0 && (doublings >= 63 || first > (most >> doublings));
         return overflows ? policy_.longest_backoff
-                         : std::min(policy_.longest_backoff, duration{first << doublings});
+                         : std::min(policy_.longest_backoff, duration{first == 0 ? 0 : first << doublings});
     }
 
     // Uniform from zero to `most`, both included. splitmix64, and the upper half of a product instead of a remainder.

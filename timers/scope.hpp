@@ -165,22 +165,34 @@ class scope_base {
     class leaving {
       public:
         explicit leaving(scope_base& scope) noexcept : scope_{scope} {}
+        leaving(const leaving&) = delete;
+        leaving& operator=(const leaving&) = delete;
+        /// A coroutine that is destroyed while it waits is not resumed. Not while the last ticket is being given back, which resumes it.
+        ~leaving() {
+            if (waits_) {
+                const std::lock_guard lock{scope_.mutex_};
+                scope_.waiter_ = nullptr;
+            }
+        }
         [[nodiscard]] bool await_ready() const noexcept {
             scope_.stop(stop_cause::left);
             return scope_.children() == 0;
         }
-        [[nodiscard]] bool await_suspend(std::coroutine_handle<> waiter) const noexcept {
+        [[nodiscard]] bool await_suspend(std::coroutine_handle<> waiter) noexcept {
             const std::lock_guard lock{scope_.mutex_};
             if (scope_.inside_ == 0) {
                 return false;
             }
+            waits_ =
+                true; // before the lock is given back: from then on the coroutine may be resumed, and this be gone
             scope_.waiter_ = waiter;
             return true;
         }
-        void await_resume() const noexcept {}
+        void await_resume() noexcept { waits_ = false; }
 
       private:
         scope_base& scope_;
+        bool waits_ = false;
     };
 
     [[nodiscard]] leaving leave() noexcept { return leaving{*this}; }
@@ -320,13 +332,14 @@ class scope : public scope_base {
     }
 
     void enforce(Service& service, Clock& clock, deadline above) {
-        if (until().is_none() || until() >= above || cause() != stop_cause::none) {
+        if (until().is_none() || cause() != stop_cause::none) {
             return;
         }
+        // Also where it is the deadline above that has passed: the timer there may not have fired yet.
         const duration left = until().remaining(clock.now());
         if (left == duration::zero()) {
             stop(stop_cause::deadline);
-        } else if (!timer_.arm(service, left, callback{&scope::on_deadline, this})) {
+        } else if (until() < above && !timer_.arm(service, left, callback{&scope::on_deadline, this})) {
             stop(stop_cause::unenforceable);
         }
     }

@@ -78,6 +78,14 @@ TEST(Options, EverythingGiven) {
     EXPECT_EQ(parse({"--seed", "3", "--seed", "4"}).opts.seed, 4U) << "the last one counts";
 }
 
+TEST(Options, NumbersOfAListAreASet) {
+    using numbers = std::vector<std::uint64_t>;
+    EXPECT_EQ(parse({"--population", "5,5"}).populations, numbers{5});
+    EXPECT_EQ(parse({"--population", "7,5,7,05", "--population=5,1"}).populations, (numbers{7, 5, 1}))
+        << "the first of each stays, in order";
+    expect_refused({"--population", "5,5,x"}, "--population: 'x' is not a whole number; give 0 to 1000000");
+}
+
 TEST(Options, ServicesAndFamilies) {
     using names = std::vector<std::string>;
     EXPECT_EQ(parse({"--service", "libevent"}).opts.services, names{"libevent"}) << "a name means itself";

@@ -94,7 +94,14 @@ def _with_threshold(chosen: rules.Rules, threshold: float | None) -> rules.Rules
                                     for experiment, metrics in chosen.metrics.items()})
 
 
-def _narrowed(reports: list[Report], arguments: argparse.Namespace, whose: str) -> list[Report]:
+def _check_judged(experiments: list[str], chosen: rules.Rules) -> None:
+    """Raises Unusable for an experiment that is never judged, whether or not there is a report of it."""
+    for name in experiments:
+        if name in chosen.ignored_experiments:
+            raise Unusable(f"--experiment {name!r}: it is not judged: {chosen.ignored_experiments[name]} ({chosen.path!r})")
+
+
+def _narrowed(reports: list[Report], arguments: argparse.Namespace, whose: str, folders: list[str]) -> list[Report]:
     """What the arguments choose of the reports; floor rows stay, because the others refer to them. Raises Unusable for a name
     that is not there, and when nothing is left."""
     def stays(row: Row) -> bool:
@@ -104,7 +111,8 @@ def _narrowed(reports: list[Report], arguments: argparse.Namespace, whose: str) 
 
     for name in arguments.experiment:
         if name not in {report.experiment for report in reports}:
-            raise Unusable(f"--experiment {name!r}: {whose} has {', '.join(sorted({report.experiment for report in reports}))}")
+            raise Unusable(f"--experiment {name!r}: there is no report of it in {' and '.join(map(repr, folders))}, {whose}; those to be "
+                           f"judged there are {', '.join(sorted({report.experiment for report in reports}))}")
     services = {row.service for report in reports for row in report.rows.values()}
     for name in arguments.service:
         if not fnmatch.filter(services, name):
@@ -175,12 +183,13 @@ def run(arguments: argparse.Namespace) -> int:
     narrow = bool(arguments.experiment or arguments.service or arguments.case)
     if arguments.update and narrow:
         raise Unusable("--experiment, --service and --case do not go with --update: a baseline is judged whole")
+    _check_judged(arguments.experiment, chosen)
     folders = arguments.runs or [os.path.join(ROOT, "out")]
     reports = _run_reports(folders, chosen)
     if not reports:
         return _write_nothing_judged(arguments, chosen, f"{' and '.join(map(repr, folders))} holds only reports that are not judged")
     if narrow:
-        reports = _narrowed(reports, arguments, "the run")
+        reports = _narrowed(reports, arguments, "the run", folders)
     folder, fits, remarks = arguments.baseline, True, []
     if folder is None:
         results = os.path.join(ROOT, "results")
@@ -199,7 +208,7 @@ def run(arguments: argparse.Namespace) -> int:
         raise Unusable(f"{folder!r} is the run and its own baseline; give two different folders")
     base = list(load_folder(folder, chosen.ignored_experiments).values())
     if narrow:
-        base = _narrowed(base, arguments, "the baseline")
+        base = _narrowed(base, arguments, "the baseline", [folder])
     outcome = verdicts.judge(base, reports, chosen, alpha=arguments.alpha, kinds=arguments.only or rules.KINDS,
                              max_undecided=arguments.max_undecided)
     outcome.remarks = remarks + outcome.remarks

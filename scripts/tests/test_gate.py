@@ -195,6 +195,20 @@ class Baselines(GateTest):
         self.assert_code(self.gate(self.run_dir, "--experiment", "nonsense"), 2, "--experiment")
         self.assert_code(self.gate(self.run_dir, "--service", "twin", "--update"), 2, "--update")
 
+    def test_an_experiment_that_is_not_judged_or_not_there(self):
+        self.base(arm_cancel(), exact())
+        self.head(arm_cancel(seed=1), document("clocks", []))
+        self.assert_one_line_exit_2(self.gate(self.run_dir, "--experiment", "clocks"), "'clocks'", "it is not judged", "gate_rules.json")
+        self.assert_one_line_exit_2(self.gate(self.run_dir, "--experiment", "exact"), "no report of it in", repr(str(self.run_dir)),
+                                    "the run;", "judged there are arm_cancel")
+        # Not judged is so wherever one looks; a report of it need not be there.
+        self.assert_one_line_exit_2(self.gate(self.run_dir, "--experiment", "herd"), "it is not judged")
+        self.head(document("allocs", []))
+        self.assert_one_line_exit_2(self.gate(self.run_dir, "--experiment", "allocs"), "no row")
+        (self.run_dir / "arm_cancel.json").unlink()
+        (self.run_dir / "allocs.json").unlink()
+        self.assert_one_line_exit_2(self.gate(self.run_dir, "--experiment", "clocks"), "it is not judged")
+
     def test_only_what_is_not_judged(self):
         self.base(exact())
         self.head(document("scaling", []))

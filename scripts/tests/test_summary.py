@@ -99,6 +99,20 @@ class Summary(unittest.TestCase):
         self.assertRegex(output, r"scaling +exit code 139; did not run")
         self.assertRegex(output, r"ready_path +did not run")
 
+    def test_a_table_alone_says_which_of_its_reports_are_quick(self):
+        self.write("arm_cancel", report("arm_cancel", [row("x", "arm_cancel", p50=1)], quick=True, marks=["QUICK RUN", "DEBUG BUILD"]))
+        self.write("idle", report("idle", [row("x", "wakeups", p50=1)], quick=True))
+        self.write("clocks", report("clocks", [], quick=True))
+        self.write("scaling", report("scaling", []))
+        for option, quick in (("--table", "arm_cancel"), ("--guide", "arm_cancel, idle")):
+            with self.subTest(option=option):
+                lines = self.run_summary(option).stdout.splitlines()
+                self.assertEqual(lines[-2:], [f"  QUICK RUN, not for quoting: {quick}", "  DEBUG BUILD, not for quoting: arm_cancel"])
+        for name in ("arm_cancel", "idle"):
+            self.write(name, report(name, [row("x", "wakeups", p50=1)], marks=[]))
+        for option in ("--table", "--guide"):
+            self.assertNotIn("QUICK", self.run_summary(option).stdout)
+
     def test_old_report_is_marked(self):
         self.write("allocs", report("allocs", []))
         self.assertIn("earlier run", self.run_summary("--since", "99999999999").stdout)
@@ -146,6 +160,7 @@ class Summary(unittest.TestCase):
         for arguments in (["--ran", "allocs"], ["--since", "yesterday"], ["--unknown"]):
             result = self.run_summary(*arguments)
             self.assertEqual((result.returncode, result.stderr.count("\n")), (2, 1), result.stderr)
+            self.assertTrue(result.stderr.endswith("; see --help\n"), result.stderr)
 
     def test_fits_on_a_screen(self):
         names = [f"service_{i}/variant" for i in range(16)]

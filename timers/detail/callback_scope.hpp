@@ -22,6 +22,19 @@ class callback_scope {
     callback_scope& operator=(const callback_scope&) = delete;
     ~callback_scope() { innermost() = outer_; }
 
+    /// For its life the calling thread counts as outside of every callback: a `cancel` then waits for a callback that runs on another thread. Only for
+    /// a timer whose callback does not run on this thread.
+    class outside {
+      public:
+        outside() noexcept : hidden_{innermost()} { innermost() = nullptr; }
+        outside(const outside&) = delete;
+        outside& operator=(const outside&) = delete;
+        ~outside() { innermost() = hidden_; }
+
+      private:
+        callback_scope* hidden_;
+    };
+
     /// The timer whose callback this is; null once it was destroyed in there.
     [[nodiscard]] const void* timer() const noexcept { return timer_; }
 

@@ -39,7 +39,7 @@ func main() {
 	switch options.action {
 	case actionList:
 		for _, system := range systems {
-			fmt.Println(system.name)
+			write(system.name)
 		}
 	case actionVerify:
 		writeVersions()
@@ -49,6 +49,7 @@ func main() {
 	case actionVisit:
 		visit(options)
 	case actionCell:
+		unwritable = unwritableByChild
 		measure(options)
 	}
 }

@@ -2,7 +2,9 @@ package main
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
+	"io/fs"
 	"math"
 	"os"
 	"runtime"
@@ -86,7 +88,24 @@ func writeLine(key string, value any) {
 	if err != nil {
 		panic(err) // only a figure that is no number, which is a defect here
 	}
-	os.Stdout.Write(append(line, '\n'))
+	write(string(line))
+}
+
+// unwritable is the exit code when standard output cannot be written; a child's tells its parent that the line is said.
+var unwritable = 2
+
+const unwritableByChild = 4
+
+// write writes a line to standard output; nothing is worth measuring once that fails.
+func write(line string) {
+	if _, err := os.Stdout.WriteString(line + "\n"); err != nil {
+		var where *fs.PathError
+		if errors.As(err, &where) {
+			err = where.Err
+		}
+		fmt.Fprintln(os.Stderr, "timerbench-originals: standard output cannot be written:", err)
+		os.Exit(unwritable)
+	}
 }
 
 // rounded keeps six decimals: a nanosecond where the unit is a millisecond.

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -34,6 +35,10 @@ func visit(o *options) {
 		child.Stdout = os.Stdout
 		child.Stderr = os.Stderr
 		if err := child.Run(); err != nil {
+			var ended *exec.ExitError
+			if errors.As(err, &ended) && ended.ExitCode() == unwritableByChild {
+				os.Exit(unwritable)
+			}
 			rows{one.system, one.c, o.experiment.metrics}.failed("the measuring process ended: %v", err)
 		}
 	}

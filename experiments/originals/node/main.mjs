@@ -14,7 +14,7 @@ import { warmClock } from './lib/clocks.mjs';
 import { Mistake, parse } from './lib/arguments.mjs';
 import { memory } from './lib/memory.mjs';
 import { readyPath } from './lib/ready_path.mjs';
-import { Report } from './lib/report.mjs';
+import { Report, Unwritable, write } from './lib/report.mjs';
 import { scaling } from './lib/scaling.mjs';
 import { systems } from './lib/systems.mjs';
 import { verify } from './lib/verify.mjs';
@@ -22,6 +22,7 @@ import { Visit } from './lib/visit.mjs';
 
 const CHECK_FAILED = 1;
 const USER_MISTAKE = 2;
+const UNWRITABLE = 2;
 
 const experiments = {
     ready_path: readyPath,
@@ -36,7 +37,7 @@ const experiments = {
 async function main(words) {
     const options = parse(words, Object.keys(experiments), systems.map((system) => system.service));
     if (options.mode === 'list') {
-        for (const system of systems) console.log(system.service);
+        for (const system of systems) write(system.service);
         return 0;
     }
     const report = new Report();
@@ -54,7 +55,7 @@ try {
     // Timers that a case has left armed must not keep the process.
     process.exit(await main(process.argv.slice(2)));
 } catch (failure) {
-    if (!(failure instanceof Mistake)) throw failure;
+    if (!(failure instanceof Mistake || failure instanceof Unwritable)) throw failure;
     console.error(`originals/node: ${failure.message}`);
-    process.exit(USER_MISTAKE);
+    process.exit(failure instanceof Mistake ? USER_MISTAKE : UNWRITABLE);
 }

@@ -22,6 +22,7 @@ require_relative "lib/verify"
 
 CHECK_FAILED = 1
 USER_MISTAKE = 2
+UNWRITABLE = 2
 
 EXPERIMENTS = {
   "ready_path" => ->(visit) { Costs.ready_path(visit) },
@@ -35,11 +36,11 @@ EXPERIMENTS = {
 
 def main(words)
   options = Arguments.parse(words, EXPERIMENTS.keys, [TimeoutSystem::SERVICE])
+  report = Report.new($stdout)
   if options.mode == :list
-    puts TimeoutSystem::SERVICE
+    report.text(TimeoutSystem::SERVICE)
     return 0
   end
-  report = Report.new($stdout)
   report.versions(TimeoutSystem.versions)
   if options.mode == :verify
     Verify.run(report)
@@ -54,4 +55,7 @@ begin
 rescue Arguments::Mistake => e
   warn "originals/ruby: #{e.message}"
   exit USER_MISTAKE
+rescue Report::Unwritable => e
+  warn "originals/ruby: #{e.message}"
+  exit UNWRITABLE
 end

@@ -74,6 +74,29 @@ TEST(retries, that_do_not_start_give_their_token_back) {
     EXPECT_EQ(budget.tokens(), 0) << "the retry was made";
 }
 
+TEST(retries, that_are_given_up_without_a_word_give_their_token_back) {
+    retry_budget budget{1, 0, 10};
+    {
+        retry_run run{patient, deadline::none(), 1, &budget};
+        ASSERT_TRUE(run.begin(start));
+        ASSERT_TRUE(run.failed(true, start).has_value());
+        EXPECT_EQ(budget.tokens(), 0);
+    }
+    EXPECT_EQ(budget.tokens(), 1);
+    const auto fails = [](int) { return 0; };
+    const auto says = [](int) { return verdict::retry; };
+    const auto throws = [](duration) { throw std::runtime_error{"interrupted"}; };
+    EXPECT_THROW((void)retry(patient, deadline::none(), 1, &budget, fails, says, throws), std::runtime_error);
+    EXPECT_EQ(budget.tokens(), 1) << "the pause threw, and no retry was made";
+    {
+        retry_run run{patient, deadline::none(), 1, &budget};
+        ASSERT_TRUE(run.begin(start));
+        ASSERT_TRUE(run.failed(true, start).has_value());
+        ASSERT_TRUE(run.begin(start));
+    }
+    EXPECT_EQ(budget.tokens(), 0) << "the retry was made";
+}
+
 TEST(retries, that_are_over_or_not_begun_earn_and_cost_nothing) {
     retry_budget budget{0, 1, 10};
     retry_run run{patient, deadline::at(start + 1s), 1, &budget};
@@ -138,6 +161,17 @@ std::vector<duration> waits_of(std::uint64_t seed) {
         }
     }
     return waits;
+}
+
+TEST(retries, without_a_first_wait_never_wait) {
+    retry_policy policy = patient;
+    policy.most_attempts = 100;
+    policy.first_backoff = duration::zero();
+    retry_run run{policy, deadline::none(), 1};
+    for (int i = 1; i < policy.most_attempts; ++i) {
+        ASSERT_TRUE(run.begin(start));
+        ASSERT_EQ(run.failed(true, start), duration::zero()) << i;
+    }
 }
 
 TEST(retries, repeat_for_a_seed) {

@@ -132,6 +132,20 @@ TEST(scopes, whose_deadline_has_passed_are_stopped_at_once) {
     }
 }
 
+// The timer above has not fired yet: its slot is not over.
+TEST(scopes, below_a_deadline_that_has_passed_are_stopped_at_once) {
+    using slots = coarse_slot<manual_time>;
+    manual_time clock;
+    slots service{clock};
+    scope<slots, manual_time> request{service, deadline::in(11ms, clock.now()), clock};
+    clock.shift(12ms);
+    const scope<slots, manual_time> step{request, service, deadline::none(), clock};
+    EXPECT_TRUE(step.token().stop_requested());
+    EXPECT_EQ(step.cause(), stop_cause::deadline);
+    EXPECT_EQ(step.origin(), stop_cause::deadline);
+    EXPECT_EQ(request.cause(), stop_cause::none) << "this test is about what comes before the timer";
+}
+
 TEST(scopes, on_a_service_that_has_stopped_are_stopped_at_once) {
     manual_time clock;
     locked_heap<manual_time> service{clock};
@@ -341,6 +355,21 @@ TEST(scopes, below_may_lie_in_the_frame_that_their_end_resumes) {
     lead(service, clock, helper, over);
     helper.join();
     EXPECT_TRUE(over);
+}
+
+TEST(scopes, do_not_resume_a_coroutine_that_was_destroyed) {
+    manual_time clock;
+    service_type service{clock};
+    scope<service_type, manual_time> request{service, deadline::none(), clock};
+    scope_ticket ticket = request.enter();
+    bool gone = false;
+    {
+        task<void> leaving = leave_scope(request, gone);
+        leaving.start();
+    }
+    EXPECT_EQ(request.cause(), stop_cause::left);
+    ticket.release();
+    EXPECT_FALSE(gone);
 }
 
 TEST(scopes, can_be_left_by_a_coroutine_without_blocking) {

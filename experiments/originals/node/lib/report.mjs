@@ -1,4 +1,7 @@
 // The JSON lines of a visit.
+import { writeSync } from 'node:fs';
+
+const STANDARD_OUTPUT = 1;
 
 /** Writes one object a line to standard output as soon as it is known. */
 export class Report {
@@ -42,7 +45,23 @@ export class Report {
     }
 
     #line(object) {
-        process.stdout.write(`${JSON.stringify(object)}\n`);
+        write(JSON.stringify(object));
+    }
+}
+
+/** Standard output cannot be written: nothing is worth measuring any more. */
+export class Unwritable extends Error {}
+
+/** Writes a line to standard output; process.stdout would not tell of a file that took only a part of it. */
+export function write(line) {
+    let rest = Buffer.from(`${line}\n`);
+    while (rest.length > 0) {
+        try {
+            rest = rest.subarray(writeSync(STANDARD_OUTPUT, rest));
+        } catch (failure) {
+            if (failure.code !== 'EAGAIN') throw new Unwritable(`standard output cannot be written: ${failure.message}`);
+            Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, 1); // a full pipe that does not block
+        }
     }
 }
 

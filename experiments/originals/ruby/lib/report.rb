@@ -4,11 +4,22 @@ require "json"
 
 # The JSON lines of a visit, each written as soon as it is known.
 class Report
+  # Standard output cannot be written: nothing is worth measuring any more.
+  class Unwritable < StandardError; end
+
   attr_reader :failed_checks
 
   def initialize(out)
     @out = out
+    @out.sync = true # a write that fails says so at once, not when Ruby ends
     @failed_checks = 0
+  end
+
+  # A line as it is.
+  def text(line)
+    @out.write("#{line}\n")
+  rescue SystemCallError => e
+    raise Unwritable, "standard output cannot be written: #{e.message}"
   end
 
   def versions(versions)
@@ -46,7 +57,6 @@ class Report
   private
 
   def line(object)
-    @out.puts(JSON.generate(object))
-    @out.flush
+    text(JSON.generate(object))
   end
 end

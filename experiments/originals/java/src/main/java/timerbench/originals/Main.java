@@ -1,8 +1,9 @@
 package timerbench.originals;
 
+import java.io.FileDescriptor;
+import java.io.FileOutputStream;
 import java.io.IOException;
 import java.io.InputStream;
-import java.io.PrintStream;
 import java.util.Map;
 import java.util.Properties;
 import java.util.Random;
@@ -22,12 +23,12 @@ import java.util.Random;
 public final class Main {
     private static final int CHECK_FAILED = 1;
     private static final int USER_MISTAKE = 2;
+    private static final int UNWRITABLE = 2;
 
     private Main() {}
 
     /** The line on stderr that a mistake gets names the options. */
     public static void main(String[] words) throws Exception {
-        PrintStream out = System.out;
         System.setOut(System.err);
         Arguments arguments;
         try {
@@ -37,19 +38,28 @@ public final class Main {
             System.exit(USER_MISTAKE);
             return;
         }
-        if (arguments.mode == Arguments.Mode.LIST) {
-            Systems.names().forEach(out::println);
-            out.flush();
-            System.exit(0);
+        try {
+            // Not System.out, which keeps to itself that a write failed.
+            System.exit(run(arguments, new Report(new FileOutputStream(FileDescriptor.out))));
+        } catch (Report.Unwritable failure) {
+            System.err.println("originals/java: " + failure.getMessage());
+            System.exit(UNWRITABLE);
         }
-        Report report = new Report(out);
+    }
+
+    /** The exit code. */
+    private static int run(Arguments arguments, Report report) throws Exception {
+        if (arguments.mode == Arguments.Mode.LIST) {
+            Systems.names().forEach(report::line);
+            return 0;
+        }
         report.versions(versions());
         if (arguments.mode == Arguments.Mode.VERIFY) {
             new Verify(report).run();
         } else {
             visit(arguments, report);
         }
-        System.exit(report.failedChecks() == 0 ? 0 : CHECK_FAILED);
+        return report.failedChecks() == 0 ? 0 : CHECK_FAILED;
     }
 
     private static void visit(Arguments arguments, Report report) throws InterruptedException {

@@ -1,15 +1,27 @@
 package timerbench.originals;
 
-import java.io.PrintStream;
+import java.io.IOException;
+import java.io.OutputStream;
+import java.nio.charset.StandardCharsets;
 import java.util.List;
 import java.util.Map;
 
-/** The JSON lines of a visit, one object a line, each flushed as it is known. Used by one thread. */
+/** The JSON lines of a visit, one object a line, each written as it is known. Used by one thread. */
 final class Report {
-    private final PrintStream out;
+    /** Standard output cannot be written: nothing is worth measuring any more. */
+    static final class Unwritable extends RuntimeException {
+        private static final long serialVersionUID = 1;
+
+        Unwritable(IOException why) {
+            super("standard output cannot be written: " + why.getMessage(), why);
+        }
+    }
+
+    private final OutputStream out;
     private int failedChecks;
 
-    Report(PrintStream out) {
+    /** What is written to `out` must not wait in a buffer. */
+    Report(OutputStream out) {
         this.out = out;
     }
 
@@ -69,7 +81,15 @@ final class Report {
     }
 
     private void line(String kind, Map<String, Object> value) {
-        out.println(Json.write(Json.object(kind, value)));
-        out.flush();
+        line(Json.write(Json.object(kind, value)));
+    }
+
+    /** As it is. */
+    void line(String text) {
+        try {
+            out.write((text + "\n").getBytes(StandardCharsets.UTF_8));
+        } catch (IOException why) {
+            throw new Unwritable(why);
+        }
     }
 }
