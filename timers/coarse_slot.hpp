@@ -12,7 +12,8 @@
 //
 // What it is bad at. A callback starts up to one slot after its deadline. A slot stays in its map until its time even when all
 // its timers were cancelled: at most duration / 10 ms slots for each thread, about 80 bytes each. One slow callback
-// delays all that are due behind it.
+// delays all that are due behind it. A process that forks without `pause_for_fork` while the clock thread holds the lock of a map, which is
+// microseconds in each slot, has a child in which destroying a timer of that map waits for ever.
 //
 // Source and departures. The design is that of pingora-timeout 0.9 (Rust). Kept: the per-thread ordered map, the shared slots,
 // the single clock thread, the watchdog (a clock thread silent for more than 2 whole seconds is replaced by the next arm),
@@ -393,6 +394,9 @@ class basic_coarse_slot {
         if (detail::callback_scope::inside(this)) {
             const bool withdrawn = withdraw(t);
             return cancel_precise(t) || withdrawn;
+        }
+        if (guard_.in_child()) {
+            return cancel_precise(t); // a callback that ran when the process was forked does not end here
         }
         // From here on the callback cannot re-arm, but a re-arm that was already on its way may land in either place once.
         // Waiting for both kinds of callback and then looking at the slot again catches it.

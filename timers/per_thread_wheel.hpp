@@ -12,7 +12,8 @@
 // system call that revokes the bias. A wheel is 78 KB. With nothing armed nobody wakes.
 //
 // What it is bad at. A callback starts up to one tick after its deadline, plus the allowance of the reading: the coarse one adds the
-// kernel's tick. One slow callback delays all that are due behind it, of all threads.
+// kernel's tick. One slow callback delays all that are due behind it, of all threads. A process that forks while the driver holds the lock of
+// a wheel, which is microseconds at a time, has a child in which destroying a timer of that wheel waits for ever.
 //
 // Never early with a reading that lags. The allowance is added to the deadline before it is rounded up to a tick. For the coarse reading,
 // which may stand still for longer, each new reading seen starts an epoch; the first arm of an epoch reads the steady clock
@@ -323,6 +324,9 @@ class basic_per_thread_wheel {
 
     // For a timer whose callback runs.
     [[gnu::noinline]] bool cancel_slowly(timer& t) {
+        if (guard_.in_child()) {
+            return false; // the callback ran when the process was forked, on a thread that is not here
+        }
         if (detail::callback_scope::inside(this)) {
             return withdraw(t);
         }

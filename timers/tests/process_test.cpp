@@ -174,6 +174,32 @@ TEST_P(forking, child_arms_or_is_refused_and_leaves) {
     EXPECT_TRUE(far.cancel());
 }
 
+// The thread that runs the callback is not in the child: there it never ends, and nobody may wait for it.
+TEST_P(forking, child_of_a_running_callback_leaves) {
+    auto r = std::make_unique<rig>(GetParam(), clocks::real);
+    TIMERBENCH_SKIP_IF(r->looped(), "the loop's thread would have to fork inside the callback");
+    auto stuck = std::make_unique<probe>(*r);
+    gate entered;
+    gate leave;
+    stuck->then = [&] {
+        entered.open();
+        leave.wait();
+    };
+    ASSERT_TRUE(stuck->arm(duration::zero()));
+    ASSERT_TRUE(entered.wait());
+    const pid_t child = fork_helper([&] {
+        stuck->cancel();
+        stuck.reset();
+        r.reset();
+        return 0;
+    });
+    const outcome end = wait_for(child, 10s);
+    leave.open();
+    EXPECT_TRUE(end.exited && end.code == 0) << "the child hung: " << end.text();
+    r->settle();
+    EXPECT_EQ(stuck->fires(), 1);
+}
+
 TEST_P(forking, paused_around_the_fork) {
     auto r = std::make_unique<rig>(GetParam(), clocks::real);
     TIMERBENCH_SKIP_IF(!r->service().is_forkable(),
