@@ -322,17 +322,7 @@ TEST(scopes, left_inside_another_callback_wait_for_their_own) {
     clock.settle();
 }
 
-// A coroutine that owns its frame and what hangs below its scope.
-struct detached {
-    struct promise_type {
-        detached get_return_object() const noexcept { return {}; }
-        std::suspend_never initial_suspend() const noexcept { return {}; }
-        std::suspend_never final_suspend() const noexcept { return {}; }
-        void return_void() const noexcept {}
-        void unhandled_exception() const noexcept { std::terminate(); }
-    };
-};
-
+// The coroutine owns its frame and what hangs below its scope.
 detached lead(service_type& service, manual_time& clock, std::thread& helper, std::atomic<bool>& over) {
     scope<service_type, manual_time> request{service, deadline::none(), clock};
     std::optional<scope<service_type, manual_time>> step;
