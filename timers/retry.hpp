@@ -246,7 +246,7 @@ class retry_run {
     }
 
     void refund() noexcept {
-        if (std::exchange(paid_, false) && budget_ != nullptr) {
+        if (std::exchange(paid_, false)) {
             budget_->give_back();
         }
     }
@@ -265,9 +265,12 @@ class retry_run {
         const int doublings = attempts_ - 1;
         const duration::rep most = std::numeric_limits<duration::rep>::max();
         const duration::rep first = policy_.first_backoff.count();
-        const bool overflows = first > 0 && (doublings >= 63 || first > (most >> doublings));
+        if (first == 0) {
+            return duration::zero();
+        }
+        const bool overflows = doublings >= 63 || first > (most >> doublings);
         return overflows ? policy_.longest_backoff
-                         : std::min(policy_.longest_backoff, duration{first == 0 ? 0 : first << doublings});
+                         : std::min(policy_.longest_backoff, duration{first << doublings});
     }
 
     // Uniform from zero to `most`, both included. splitmix64, and the upper half of a product instead of a remainder.
@@ -287,7 +290,8 @@ class retry_run {
     retry_budget* const budget_;
     std::uint64_t state_;
     int attempts_ = 0;
-    bool paid_ = false; // a token was taken for an attempt that has not begun
+    // A token of the budget, which is there then, was taken for an attempt that has not begun.
+    bool paid_ = false;
     retry_end end_ = retry_end::running;
 };
 

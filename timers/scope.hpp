@@ -183,8 +183,8 @@ class scope_base {
             if (scope_.inside_ == 0) {
                 return false;
             }
-            waits_ =
-                true; // before the lock is given back: from then on the coroutine may be resumed, and this be gone
+            // Before the lock is given back: from then on the coroutine may be resumed, and this be gone.
+            waits_ = true;
             scope_.waiter_ = waiter;
             return true;
         }
